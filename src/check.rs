@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use pmdscope_telemetry::discover::{DiscoveredApp, unreadable_text};
-use pmdscope_telemetry::{FleetState, ScanResults};
+use pmdscope_telemetry::discover::{DiscoveredApp, FindError, unreadable_text};
+use pmdscope_telemetry::{FleetEvent, FleetState, ScanResults};
 
 use self::checked::WatchedTimes;
 use self::hot_queues::HotQueues;
@@ -106,14 +106,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let scans = args.scan.then(|| Arc::new(ScanResults::default()));
-    let (mut source, length) = if let Some(player) = args.replay.player(&args.app)? {
-        (Source::whole(player, &args.app), Duration::MAX)
-    } else {
-        let source = if args.interrupts { Source::traced } else { Source::host };
-        (
-            source(&args.app, args.xray, SAMPLING_INTERVAL, scans.clone())?,
-            Duration::from_secs(args.seconds),
-        )
+    let (mut source, length) = match open(args, scans.clone()) {
+        Err(error) => return without_app(args, error),
+        opened => opened?,
     };
     let begun = Instant::now();
     let mut seen = SeenFindings::default();
@@ -157,6 +152,33 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     verdict.ok &= unscanned.is_empty();
     print(args, &verdict, &fleet)?;
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Opens the recording, or finds the apps; returns how long to watch them.
+fn open(args: &Args, scans: Option<Arc<ScanResults>>) -> Result<(Source, Duration)> {
+    if let Some(player) = args.replay.player(&args.app)? {
+        return Ok((Source::whole(player, &args.app), Duration::MAX));
+    }
+    let source = if args.interrupts { Source::traced } else { Source::host };
+    let source = source(&args.app, args.xray, SAMPLING_INTERVAL, scans)?;
+    Ok((source, Duration::from_secs(args.seconds)))
+}
+
+/// Reports that the named app does not run, which is a finding as any other.
+fn without_app(args: &Args, error: anyhow::Error) -> Result<ExitCode> {
+    let is_missing =
+        |error: &FindError| matches!(error, FindError::NoApp { .. } | FindError::Unknown { .. });
+    let named = args.app.app.as_deref();
+    let Some(name) = named.filter(|_| error.downcast_ref().is_some_and(is_missing)) else {
+        return Err(error);
+    };
+    let left = args.app.settings()?.names().into_iter().find(|app| app.name == name);
+    let left =
+        left.map(|app| format!("; it has ended and left its files in {}", app.dir.display()));
+    let mut fleet = FleetState::default();
+    fleet.apply(FleetEvent::not_found(name, &format!("{error}{}", left.unwrap_or_default())));
+    print(args, &CheckDocument::of(&fleet, None), &fleet)?;
+    Ok(ExitCode::from(FAILED))
 }
 
 /// Waits for a scan, and for the samples that have its results; returns why some apps could not be scanned.

@@ -174,6 +174,20 @@ impl FleetEvent {
         }
     }
 
+    /// Returns the event for an app that was asked for by name and was not found, for this reason.
+    pub fn not_found(app: &str, why: &str) -> Self {
+        Self::Lost {
+            app: app.to_owned(),
+            class: ErrorClass::Missing,
+            reason: "does not run".to_owned(),
+            finding: Some(finding::Finding {
+                evidence: why.to_owned(),
+                threshold: "the app that is named runs".to_owned(),
+                ..finding::evaluate_missing(app)
+            }),
+        }
+    }
+
     /// Returns the same event, for an app that does not run although it is expected.
     pub(super) fn of_missing(mut self, unreadable: Option<&str>) -> Self {
         if let Self::Lost { app, finding, .. } = &mut self {
