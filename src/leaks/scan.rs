@@ -298,6 +298,7 @@ pub(super) fn pool_sample(pool: &PoolScan, groups: Vec<LostGroupSample>) -> Pool
         size: pool.size,
         held: pool.held,
         lost: pool.lost,
+        lost_in_blocks: pool.lost_in_blocks,
         moving: pool.moving,
         not_judged: pool.not_judged,
         not_judged_why: pool.not_judged_why.clone(),

@@ -36,6 +36,8 @@ pub struct PoolScan {
     pub held: u64,
     /// Lost mbufs: unreachable in all scans, unchanged between them, and not free in the meantime.
     pub lost: u64,
+    /// Mbufs in `lost` to which only blocks of `malloc()` refer that nothing reaches themselves.
+    pub lost_in_blocks: u64,
     /// Mbufs in use that are neither proven to be lost nor found at a holder: they moved while the scans ran.
     pub moving: u64,
     /// Mbufs in use for which it is unknown whether they are lost, for the reasons in `not_judged_why`.

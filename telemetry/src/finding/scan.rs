@@ -19,6 +19,13 @@ fn lost(model: &Model, pool: &PoolScanSample) -> Finding {
     let mbufs = if pool.lost == 1 { "mbuf is" } else { "mbufs are" };
     let mut evidence =
         format!("{} {mbufs} lost of {}: in use, and nothing refers to them", pool.lost, pool.size);
+    if pool.lost_in_blocks > 0 {
+        let _ = write!(
+            evidence,
+            " but, to {} of them, blocks of malloc() that are lost as well",
+            pool.lost_in_blocks
+        );
+    }
     if let Some(rate) = pool.lost_ps.filter(|rate| *rate > 0.0) {
         let _ = write!(evidence, ", {rate:.1}/s");
     }
@@ -88,6 +95,17 @@ mod tests {
             "22 mbufs are lost of 1000: in use, and nothing refers to them, 2.0/s, for at least 1.5 s; \
              22 of them: port 0, udp, * > 198.18.1.1:53, 60 bytes"
         );
+    }
+
+    #[test]
+    fn mbufs_in_lost_blocks_of_malloc_are_told() {
+        let mut sample = scanned(22);
+        if let Some(scan) = &mut sample.scan {
+            scan.pools[0].lost_in_blocks = 20;
+        }
+        let evidence = &judged(sample)[0].evidence;
+        let text = "and nothing refers to them but, to 20 of them, blocks of malloc() that are lost as well, 2.0/s";
+        assert!(evidence.contains(text), "{evidence}");
     }
 
     #[test]

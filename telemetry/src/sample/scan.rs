@@ -32,6 +32,9 @@ pub struct PoolScanSample {
     pub held: u64,
     /// Mbufs that were unreachable in all passes, and unchanged between them.
     pub lost: u64,
+    /// Mbufs in `lost` to which only blocks of `malloc()` refer that nothing reaches themselves.
+    #[serde(default)]
+    pub lost_in_blocks: u64,
     /// Mbufs in use that are neither lost nor held, because they moved during the scan.
     pub moving: u64,
     /// Mbufs in use that may be lost or not: the scan could not determine it.

@@ -48,7 +48,7 @@ const MOST_WALKS: usize = 3;
 
 /// The heaps of an app, which are walked on demand.
 #[derive(Debug)]
-pub(super) struct MallocHeaps<'a> {
+pub(crate) struct MallocHeaps<'a> {
     memory: &'a dyn Memory,
     /// Anonymous memory, ascending, with neighbours joined.
     regions: Vec<Region>,
@@ -71,7 +71,7 @@ struct Heap {
 }
 
 impl<'a> MallocHeaps<'a> {
-    pub(super) fn new(memory: &'a dyn Memory, maps: &[Mapping]) -> Self {
+    pub(crate) fn new(memory: &'a dyn Memory, maps: &[Mapping]) -> Self {
         let is_anonymous = |path: &str| matches!(path, "" | "[heap]") || path.starts_with("[anon");
         let mut regions: Vec<Region> = Vec::new();
         for mapping in maps.iter().filter(|it| it.writable && !it.shared && is_anonymous(&it.path))
@@ -85,7 +85,7 @@ impl<'a> MallocHeaps<'a> {
     }
 
     /// The data of the chunk in use that contains an address.
-    pub(super) fn find(&self, address: u64) -> Option<AddressRange> {
+    pub(crate) fn find(&self, address: u64) -> Option<AddressRange> {
         let behind = self.regions.partition_point(|region| region.range.start() <= address);
         let region = self.regions[..behind].last().filter(|it| it.range.contains(address))?;
         let walk = || heap(self.memory, &region.range);

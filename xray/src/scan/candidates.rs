@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::error::XrayError;
 
+use super::blocks::LostBlocks;
 use super::pass::{Free, Pass, Scanner};
 use super::references::{HEADROOM_BYTES, read_each};
 use super::searched::Part;
@@ -31,6 +32,8 @@ struct Candidate {
 pub(super) struct Candidates {
     /// By the numbers of their objects.
     candidates: Vec<Candidate>,
+    /// References in these do not count.
+    lost_blocks: LostBlocks,
     since: Instant,
 }
 
@@ -42,7 +45,11 @@ impl Candidates {
         let contents = contents(scanner, &unreachable)?;
         let candidates = unreachable.into_iter().zip(contents);
         let candidates = candidates.map(|(object, content)| Candidate { object, content });
-        Ok(Self { candidates: candidates.collect(), since: pass.ended })
+        Ok(Self {
+            candidates: candidates.collect(),
+            lost_blocks: pass.lost_blocks.clone(),
+            since: pass.ended,
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,12 +72,13 @@ impl Candidates {
     /// Drops mbufs that the pass reached, that were free, or that have changed.
     pub(super) fn confirm(&mut self, scanner: &Scanner<'_>, pass: &Pass) -> Result<(), XrayError> {
         self.candidates.retain(|candidate| pass.is_unreachable(candidate.object));
+        self.lost_blocks.clone_from(&pass.lost_blocks);
         self.drop_changed(scanner)
     }
 
     /// The same with a quick check of the memory in which references move fast.
     pub(super) fn look(&mut self, scanner: &Scanner<'_>, parts: &[Part]) -> Result<(), XrayError> {
-        let (reached, free) = scanner.quick_look(parts)?;
+        let (reached, free) = scanner.quick_look(parts, &self.lost_blocks)?;
         let lost = |object| free.get(object) == Free::No && !reached.is_reached(object);
         self.candidates.retain(|candidate| lost(candidate.object));
         self.drop_changed(scanner)

@@ -10,6 +10,7 @@ use crate::holders::{HolderMap, HolderSources};
 use crate::memzone::Memzone;
 use crate::target::XrayTarget;
 
+use super::blocks::LostBlocks;
 use super::free::FreeLists;
 use super::objects::torn;
 use super::pools::{MbufPool, MbufPools, fatal};
@@ -58,6 +59,8 @@ impl FreeMap {
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) reached: Reached,
+    /// Blocks of the heap of the C library that refer to mbufs, and that nothing reaches.
+    pub(super) lost_blocks: LostBlocks,
     /// Before the memory was searched.
     pub(super) free_before: FreeMap,
     /// After it was.
@@ -114,6 +117,7 @@ impl Scanner<'_> {
         let not_judged = process::kept_otherwise(self.target, holders.af_xdp());
         let mut pass = Pass {
             reached: Reached::new(self.pools.index.len()),
+            lost_blocks: LostBlocks::default(),
             free_before,
             free_after: FreeMap::default(),
             holders,
@@ -126,18 +130,20 @@ impl Scanner<'_> {
         let found = SearchedMemory::new(&maps, &self.own_addresses(), self.left_out());
         let total = found.bytes();
         pass.foreign_bytes = found.foreign_bytes;
+        let mut of_heap = Vec::new();
         pass.searched = references::mark(
             memory,
             &found.parts,
             &self.pools.index,
             &pass.holders,
-            &mut pass.reached,
+            (&mut pass.reached, &mut of_heap),
             &mut |done| progress(done, total),
         )?;
         pass.not_judged.extend(process::unknown_pages(pass.searched.unknown));
         self.kernel_rings(&mut pass);
         self.system_calls(&mut pass);
         self.secondaries(&maps, &mut pass);
+        self.judge_blocks(&maps, &found.parts, &of_heap, &mut pass)?;
         pass.free_after = self.free()?;
         self.follow(&pass.free_after, &mut pass.reached)?;
         pass.ended = Instant::now();
@@ -290,12 +296,20 @@ impl Scanner<'_> {
         Ok(present)
     }
 
-    /// The objects that these parts and the rings refer to now.
-    pub(super) fn quick_look(&self, parts: &[Part]) -> Result<(Reached, FreeMap), XrayError> {
+    /// The objects that these parts, except lost blocks, and the rings refer to now.
+    pub(super) fn quick_look(
+        &self,
+        parts: &[Part],
+        lost: &LostBlocks,
+    ) -> Result<(Reached, FreeMap), XrayError> {
         let memory = &*self.target.memory;
         let mut reached = Reached::new(self.pools.index.len());
         let rings = live_ring_slots(self.target);
-        let mut found = |_, object| reached.add(object, Reach::FromMbuf);
+        let mut found = |address, object| {
+            if !lost.contain(address) {
+                reached.add(object, Reach::FromMbuf);
+            }
+        };
         for parts in [&rings, parts] {
             references::search(memory, parts, &self.pools.index, &mut found, &mut |_| {})?;
         }

@@ -5,6 +5,7 @@ use crate::error::XrayError;
 use crate::holders::{HolderId, HolderMap};
 use crate::memory::Memory;
 
+use super::blocks::{HeapReference, MOST_REFERENCES};
 use super::objects::ObjectIndex;
 use super::pools::MbufPool;
 use super::searched::Part;
@@ -86,12 +87,38 @@ pub(super) struct Searched {
     pub(super) unknown: u64,
 }
 
+/// Finds the object, or another piece of memory, into which a word points.
+pub(super) trait WordIndex {
+    /// Whether it may point into one: the quick test of each word.
+    fn may_contain(&self, word: u64) -> bool;
+
+    /// Whether any of these words may.
+    fn may_contain_any(&self, words: &[[u8; 8]]) -> bool;
+
+    /// The number of the one into which it points.
+    fn find(&self, word: u64) -> Option<u32>;
+}
+
+impl WordIndex for ObjectIndex {
+    fn may_contain(&self, word: u64) -> bool {
+        Self::may_contain(self, word)
+    }
+
+    fn may_contain_any(&self, words: &[[u8; 8]]) -> bool {
+        Self::may_contain_any(self, words)
+    }
+
+    fn find(&self, word: u64) -> Option<u32> {
+        Self::find(self, word)
+    }
+}
+
 /// Calls `found(address of the word, object)` for each aligned word in `parts` that points into an
 /// object. `progress` gets the bytes of the parts done so far.
-pub(super) fn search(
+pub(super) fn search<I: WordIndex>(
     memory: &dyn Memory,
     parts: &[Part],
-    index: &ObjectIndex,
+    index: &I,
     found: &mut dyn FnMut(u64, u32),
     progress: &mut dyn FnMut(u64),
 ) -> Result<Searched, XrayError> {
@@ -123,15 +150,15 @@ fn joined(parts: &[Part]) -> Vec<Part> {
     joined
 }
 
-struct Search<'a> {
+struct Search<'a, I> {
     memory: &'a dyn Memory,
-    index: &'a ObjectIndex,
+    index: &'a I,
     found: &'a mut dyn FnMut(u64, u32),
     buffer: Vec<u8>,
     searched: Searched,
 }
 
-impl Search<'_> {
+impl<I: WordIndex> Search<'_, I> {
     /// If a chunk cannot be read, its halves are tried, as only a part of it may have been freed.
     fn chunk(&mut self, chunk: AddressRange) -> Result<(), XrayError> {
         let bytes = chunk.bytes();
@@ -174,18 +201,25 @@ impl Search<'_> {
     }
 }
 
-/// Marks the objects that words of the app's memory refer to.
+/// Marks the objects that words of the app's memory refer to, except those in the heap of the C library, which
+/// become `of_heap`.
 pub(super) fn mark(
     memory: &dyn Memory,
     parts: &[Part],
     index: &ObjectIndex,
     holders: &HolderMap,
-    reached: &mut Reached,
+    (reached, of_heap): (&mut Reached, &mut Vec<HeapReference>),
     progress: &mut dyn FnMut(u64),
 ) -> Result<Searched, XrayError> {
     let mut found = |address, object| {
-        if holders.can_refer(address) {
-            reached.add(object, Reach::From(holders.id(address)));
+        if !holders.can_refer(address) {
+            return;
+        }
+        let holder = holders.id(address);
+        if holders.is_process_heap(holder) && of_heap.len() < MOST_REFERENCES {
+            of_heap.push((address, object));
+        } else {
+            reached.add(object, Reach::From(holder));
         }
     };
     search(memory, parts, index, &mut found, progress)

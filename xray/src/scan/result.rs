@@ -68,6 +68,9 @@ fn judged(
             (_, Reach::Unreached) if !candidates.contains(object) => count(&mut scan.moving),
             (_, Reach::Unreached) if not_judged_why.is_empty() => {
                 count(&mut scan.lost);
+                if pass.lost_blocks.objects.contains(&object) {
+                    count(&mut scan.lost_in_blocks);
+                }
                 scan.lost_mbufs.extend(lost_mbuf(scanner, candidates, object, &scan)?);
             }
             (_, Reach::Unreached) => count(&mut scan.not_judged),
