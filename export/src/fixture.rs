@@ -185,6 +185,7 @@ pub(crate) fn stock(name: &str) -> Sample {
             free: 24 << 20,
             greatest_free: 20 << 20,
             allocations: 321,
+            ..HeapSample::default()
         }],
         usage: vec![UsageSample { lcore: 1, busy: 600, total: 1000 }],
         secondaries: 1,
@@ -296,6 +297,7 @@ pub(crate) fn queue(port: u16, queue: u16, direction: QueueDirection) -> QueueSa
         depth: received.then_some(17),
         depth_high_water: received.then_some(HighWater { window: 800, ever: 1024 }),
         descriptors: Some(1024),
+        pool_row: None,
         bursts: vec![29, 1, 0, 0, 0, 0, 0, 0],
         depths: vec![60, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     }

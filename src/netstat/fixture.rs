@@ -215,6 +215,7 @@ fn sample(name: &str, linked: bool, seconds: u64) -> Sample {
         depth: None,
         depth_high_water: None,
         descriptors: None,
+        pool_row: None,
         bursts: Vec::new(),
         depths: Vec::new(),
     };

@@ -6,6 +6,7 @@ mod foreign_captures;
 mod host;
 mod lcore_roles;
 mod linked;
+mod netdevs;
 mod ports;
 mod round;
 mod stock;
@@ -400,7 +401,8 @@ impl CollectorState {
         if self.knows(&TelemetryCommand::EthdevRxQueue(PortId(0), 0)) {
             self.descriptors.complete(round, ports);
         }
-        let pools = self.pools.read(round);
+        let mut pools = self.pools.read(round);
+        self.descriptors.note_feeds(&mut pools);
         let rings = self.knows(&TelemetryCommand::RingList).then(|| self.rings.read(round, &pools));
         let rings = rings.unwrap_or_default();
         linked::LibraryTables { pools, rings, ..linked::LibraryTables::default() }

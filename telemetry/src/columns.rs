@@ -46,6 +46,7 @@ impl From<PoolRow> for PoolSample {
             source: Some(CountSource::Library),
             high_water: Some(HighWater { window: row.in_use_window_max, ever: row.in_use_max }),
             lcore_caches: std::collections::BTreeMap::new(),
+            feeds: Vec::new(),
         }
     }
 }
@@ -99,6 +100,8 @@ struct QueueRow {
     #[serde(default)]
     descriptors: u64,
     #[serde(default)]
+    pool_row: u64,
+    #[serde(default)]
     bursts: Vec<u64>,
     #[serde(default)]
     depths: Vec<u64>,
@@ -119,6 +122,7 @@ impl From<QueueRow> for QueueSample {
             depth: depth_known.then_some(row.depth),
             depth_high_water: depth_known.then_some(high_water),
             descriptors: (row.descriptors > 0).then_some(row.descriptors),
+            pool_row: row.pool_row.checked_sub(1).and_then(|row| usize::try_from(row).ok()),
             bursts: row.bursts,
             depths: row.depths,
         }
@@ -132,6 +136,10 @@ struct RingRow {
     used: u64,
     used_window_max: u64,
     used_max: u64,
+    #[serde(default)]
+    producers: String,
+    #[serde(default)]
+    consumers: String,
 }
 
 impl From<RingRow> for RingSample {
@@ -142,6 +150,9 @@ impl From<RingRow> for RingSample {
             used: row.used,
             source: Some(CountSource::Library),
             high_water: Some(HighWater { window: row.used_window_max, ever: row.used_max }),
+            single_producer: (!row.producers.is_empty()).then(|| row.producers == "sp"),
+            single_consumer: (!row.consumers.is_empty()).then(|| row.consumers == "sc"),
+            ..Self::default()
         }
     }
 }

@@ -8,15 +8,18 @@ mod corrupt;
 mod counters;
 mod flood;
 mod foreign_capture;
+mod heaps;
 mod implausible;
 mod lint;
 mod load;
 mod loss;
 mod missed;
+mod netdevs;
 mod partly_seen;
 mod pools;
 mod ports;
 mod process;
+mod rings;
 mod scan;
 mod sending;
 mod stall;
@@ -44,10 +47,11 @@ use crate::model::{InterfaceRates, LcoreRates, Model};
 use crate::sample::LcoreSample;
 
 /// Lints that report causes, by rank: those of earlier ranks cause those of later ones.
-const CAUSES: [&[Lint]; 4] = [
+const CAUSES: [&[Lint]; 5] = [
     &[Lint::RestartLoop],
     &[Lint::DoubleFree, Lint::Leak, Lint::PoolCorrupt, Lint::UseAfterFree],
-    &[Lint::ForeignCapture, Lint::NoPolling, Lint::PortFlap, Lint::TxStuck],
+    &[Lint::ForeignCapture, Lint::NetdevDown, Lint::NoPolling, Lint::PortFlap, Lint::TxStuck],
+    &[Lint::RingFull],
     &[Lint::MbufsCached, Lint::RxNombuf],
 ];
 
@@ -127,6 +131,7 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(partly_seen::evaluate(model));
     let expected = rules.expected.expectation(&model.sample);
     findings.extend(ports::evaluate(model, &expected, thresholds));
+    findings.extend(netdevs::unusable(model, &expected));
     findings.extend(process::restart_loop(model, thresholds));
     findings.extend(foreign_capture::captures(model));
     findings.extend(loss::losses(model));
@@ -135,7 +140,9 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(cached::cached_mbufs(model));
     findings.extend(buffers::no_mbufs(model));
     findings.extend(sending::evaluate(model, thresholds));
+    findings.extend(rings::full_rings(model, &expected));
     findings.extend(pools::exhausting(model, &expected, thresholds));
+    findings.extend(heaps::heaps(model, thresholds));
     findings.extend(missed::rx_missed(model, thresholds));
     findings.extend(counters::evaluate(model, thresholds));
     findings.extend(implausible::evaluate(model));
@@ -152,7 +159,7 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
 }
 
 /// Drops findings whose advice leads astray, as another finding names their cause: without free mbufs no port
-/// receives, whatever its peer does.
+/// receives, whatever its peer does, nor does one whose interface of the kernel is down.
 fn drop_explained(findings: &mut Vec<Finding>) {
     let is_starved = |finding: &Finding| {
         finding.lint == Lint::MbufsCached && finding.severity == Severity::Critical
@@ -164,6 +171,14 @@ fn drop_explained(findings: &mut Vec<Finding>) {
     if findings.iter().any(|finding| is_starved(finding) || is_blocked(finding)) {
         findings.retain(|finding| finding.lint != Lint::RxFlat);
     }
+    let without_netdev: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding.lint == Lint::NetdevDown)
+        .map(|finding| finding.subject.clone())
+        .collect();
+    findings.retain(|finding| {
+        finding.lint != Lint::RxFlat || !without_netdev.contains(&finding.subject)
+    });
 }
 
 /// Drops findings about mempools that the app does not use.

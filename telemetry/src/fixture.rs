@@ -45,6 +45,7 @@ pub fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
         depth: None,
         depth_high_water: None,
         descriptors: None,
+        pool_row: None,
         bursts: Vec::new(),
         depths: Vec::new(),
     }

@@ -27,7 +27,7 @@ pub struct ExpectedApp {
     pub min_ports: Option<usize>,
     /// Ports that may have no link, or stop receiving; `"*"` for all.
     pub may_be_idle: Vec<String>,
-    /// Mempools that may be held in full; `"*"` for all.
+    /// Mempools and software rings that may be held in full; `"*"` for all.
     pub may_be_full: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct PortExpectation {
     pub source: ExpectationSource,
     /// Ports that may have no link, or stop receiving; `"*"` for all.
     pub may_be_idle: Vec<String>,
-    /// Mempools that may be held in full; `"*"` for all.
+    /// Mempools and software rings that may be held in full; `"*"` for all.
     pub may_be_full: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl PortExpectation {
         self.may_be_idle.iter().any(|idle| idle == "*" || device::is_port_of(port, idle))
     }
 
-    /// Whether this mempool may be held in full.
+    /// Whether this mempool or software ring may be held in full.
     pub fn may_be_full(&self, pool: &str) -> bool {
         self.may_be_full.iter().any(|full| full == "*" || full == pool)
     }

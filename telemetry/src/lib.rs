@@ -72,6 +72,7 @@ mod scans;
 mod sending;
 mod stall;
 mod starts;
+mod suspected_pool;
 mod tracer;
 mod trend;
 mod wait;

@@ -24,6 +24,7 @@ pub use crate::lcore_gaps::{CpuFrequency, CpuTime, LcoreGaps, PollGap};
 use crate::model::{CounterRates, Model, PortRates};
 use crate::sample::{PoolSample, PortSample, QueueDirection, QueueSample};
 use crate::stall::GapUse;
+use crate::suspected_pool::SuspectedPool;
 
 /// Smaller shares are not reported: the estimate is not precise enough.
 const LEAST_SHARE: f64 = 0.01;
@@ -137,7 +138,7 @@ pub(crate) struct ExplainedCause<'a> {
 /// The facts that show a cause.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CauseFacts<'a> {
-    /// The fullest pool, if its use is known.
+    /// The pool that had no mbufs, if it is known.
     Pool(Option<&'a PoolSample>),
     /// Queues that nobody polls.
     Unpolled(UnpolledQueues<'a>),
@@ -181,7 +182,7 @@ pub(crate) fn explain<'a>(
     };
     let missed = rates.rx_missed_ps.unwrap_or(0.0) * model.interval_s.unwrap_or(0.0);
     let mut causes = Vec::new();
-    let empty = empty_pool(model, rates);
+    let empty = empty_pool(model, (port, rates));
     if let Some((pool, share)) = empty {
         add(&mut causes, MissedCause::PoolEmpty, share, CauseFacts::Pool(pool));
     }
@@ -256,25 +257,23 @@ fn rank(mut causes: Vec<ExplainedCause<'_>>, rest: f64, failed: f64) -> Vec<Expl
     causes
 }
 
-/// Returns the empty pool, if its use is known, and the share that it explains.
+/// Returns the empty pool of a port, if it is known, and the share that it explains.
 fn empty_pool<'a>(
     model: &'a Model,
-    rates: &PortRates,
+    (port, rates): (&PortSample, &PortRates),
 ) -> Option<(Option<&'a PoolSample>, Option<f64>)> {
-    let pools = model.sample.pools.iter().zip(&model.pools);
-    let known = pools.filter_map(|(pool, trend)| Some((pool, trend, trend.used_ratio?)));
-    let fullest = known.max_by(|(.., a), (.., b)| a.total_cmp(b));
-    let failed = rates.rx_nombuf_ps.is_some_and(|rate| rate > 0.0);
-    match fullest {
-        Some((pool, trend, used)) if used >= EMPTY_POOL => {
-            let before = trend.history.iter().rev().nth(1);
-            let was = before.is_some_and(|before| *before as f64 >= EMPTY_POOL * pool.size as f64);
-            // While a pool is empty, no faster loop could receive more.
-            Some((Some(pool), was.then_some(1.0)))
-        }
-        _ if failed => Some((fullest.map(|(pool, ..)| pool), None)),
-        _ => None,
+    let suspect = SuspectedPool::of(model, port);
+    if let SuspectedPool::Feeds(pool) = suspect
+        && suspect.is_empty()
+    {
+        let trend = model.pools.iter().find(|trend| trend.name == pool.name);
+        let before = trend.and_then(|trend| trend.history.iter().rev().nth(1));
+        let was = before.is_some_and(|before| *before as f64 >= EMPTY_POOL * pool.size as f64);
+        // While a pool is empty, no faster loop could receive more.
+        return Some((Some(pool), was.then_some(1.0)));
     }
+    let failed = rates.rx_nombuf_ps.is_some_and(|rate| rate > 0.0);
+    (failed || suspect.is_empty()).then(|| (suspect.pool(), None))
 }
 
 /// Returns the largest counter of packets that the NIC discarded before its queues, and the share of

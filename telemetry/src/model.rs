@@ -1,6 +1,7 @@
 //! Derives rates, resets, gaps and ages from two samples. No other module does.
 
 pub(crate) mod driver_counters;
+mod heaps;
 mod interface_totals;
 pub(crate) mod interfaces;
 mod members;
@@ -8,6 +9,7 @@ mod plausibility;
 mod ports;
 mod queue_growth;
 mod queues;
+mod rings;
 mod still;
 pub(crate) mod stolen;
 
@@ -17,6 +19,8 @@ use serde::Serialize;
 
 use self::driver_counters::{CheckedCounters, DriverCounters};
 pub use self::driver_counters::{CounterRates, PortCounters, UNEXPLAINED};
+use self::heaps::HeapHistory;
+pub use self::heaps::HeapTrend;
 pub use self::interfaces::{
     FilterRates, InterfaceQueueRates, InterfaceRates, InterfaceTracker, SourceRates, VerdictRates,
 };
@@ -27,6 +31,8 @@ use self::ports::{port_rates, rx_queues};
 pub use self::queue_growth::{QueueGrowth, queue_packets};
 pub use self::queues::QueueRates;
 use self::queues::{SentPackets, queue_rates};
+use self::rings::RingHistory;
+pub use self::rings::RingRates;
 pub use self::still::StillThread;
 use self::still::StillThreads;
 use self::stolen::StolenHistory;
@@ -65,6 +71,10 @@ pub struct Model {
     pub queues: Vec<QueueRates>,
     /// Trends of pools, in the order of `sample.pools`.
     pub pools: Vec<PoolTrend>,
+    /// Trends of heaps, in the order of `sample.heaps`.
+    pub heaps: Vec<HeapTrend>,
+    /// Rates of software rings, in the order of `sample.rings`.
+    pub rings: Vec<RingRates>,
     /// Rates of lcores, in the order of `sample.lcores`.
     pub lcores: Vec<LcoreRates>,
     /// Rates of threads of lcores, in the order of `sample.threads`.
@@ -158,6 +168,8 @@ pub struct ModelTracker {
     driver_counters: DriverCounters,
     members: PortMembers,
     starts: StartCounter,
+    heaps: HeapHistory,
+    rings: RingHistory,
     stolen: StolenHistory,
     still: StillThreads,
 }
@@ -212,6 +224,8 @@ impl ModelTracker {
             self.counter_updates.clear();
             self.driver_counters.clear();
             self.members.clear();
+            self.heaps.clear();
+            self.rings.clear();
             self.stolen.clear();
             self.still.clear();
         }
@@ -238,6 +252,8 @@ impl ModelTracker {
             ports: self.port_rates(&sample, interval.as_ref(), checked),
             queues,
             pools: self.pool_trends(&sample),
+            heaps: self.heaps.update(&sample, self.options),
+            rings: self.rings.update(&sample),
             lcores: lcores_rates(&sample, interval.as_ref()),
             threads: self.thread_rates(&sample, interval.as_ref()),
             stolen: self.stolen.update(&sample),

@@ -192,6 +192,10 @@ pub(crate) struct RingInfo {
     pub(crate) name: String,
     pub(crate) capacity: UnsignedNumber,
     pub(crate) used_count: UnsignedNumber,
+    /// `SP`, `MP`, `MP_RTS` or `MP_HTS`.
+    pub(crate) producer_type: Option<String>,
+    /// `SC`, `MC`, `MC_RTS` or `MC_HTS`.
+    pub(crate) consumer_type: Option<String>,
 }
 
 /// `/eal/heap_info`. The name of the id was `Head_id` before DPDK 23.03.

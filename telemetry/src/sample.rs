@@ -4,6 +4,7 @@ mod capture;
 mod lcore;
 pub(crate) mod ledger;
 mod memory;
+mod netdev;
 mod port;
 pub mod queue_counters;
 mod scan;
@@ -23,9 +24,10 @@ pub use self::ledger::{
     StageSample, UNTRACED_CODE,
 };
 pub use self::memory::{
-    CorruptObjectSample, CorruptPoolSample, CountSource, HeapSample, HighWater, PoolOccupancy,
-    PoolSample, RingSample, XraySample,
+    CorruptObjectSample, CorruptPoolSample, CountSource, FedQueue, HeapGroupSample, HeapSample,
+    HighWater, PoolOccupancy, PoolSample, RingSample, RingUserSample, XraySample,
 };
+pub use self::netdev::{NetdevSample, NetdevState};
 pub use self::port::{
     DeviceSample, PcieLinkSample, PortEventsSample, PortSample, PortStats, QueueDirection,
     QueueSample, counts_bytes,
@@ -95,6 +97,10 @@ pub struct Sample {
     /// PCI devices that the EAL arguments of the app name, as reported by the kernel.
     #[serde(default)]
     pub devices: Vec<DeviceSample>,
+    /// Interfaces of the kernel that virtual devices in the EAL arguments use, in the network namespace of the app;
+    /// at most 1 s old.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub netdevs: Vec<NetdevSample>,
     /// PCIe links of the ports, as reported by the kernel; at most 10 s old.
     #[serde(default)]
     pub pcie_links: Vec<PcieLinkSample>,
@@ -162,6 +168,20 @@ impl Sample {
     /// Returns the descriptors of a transmit queue of a port, if libpmdscope reported them.
     pub fn tx_descriptors(&self, port: &PortSample, queue: u16) -> Option<u64> {
         self.descriptors((port.id, queue, QueueDirection::Tx))
+    }
+
+    /// Returns the pools that feed the receive queues of a port; `None` unless that is known of all its queues.
+    /// The only pool of an app feeds all queues.
+    pub fn feeding_pools(&self, port: &PortSample) -> Option<Vec<&PoolSample>> {
+        if let [only] = &self.pools[..] {
+            return Some(vec![only]);
+        }
+        let is_fed = |queue: u16| {
+            let fed = FedQueue { port: port.id, queue };
+            self.pools.iter().any(|pool| pool.feeds.contains(&fed))
+        };
+        let is_known = port.rx_queues > 0 && (0..port.rx_queues).all(is_fed);
+        is_known.then(|| self.pools.iter().filter(|pool| pool.feeds_port(port.id)).collect())
     }
 
     fn descriptors(&self, key: (u16, u16, QueueDirection)) -> Option<u64> {

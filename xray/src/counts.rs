@@ -1,5 +1,6 @@
 //! Counts the objects of pools and rings, without reading any of them.
 
+mod entries;
 mod ring;
 
 #[cfg(test)]
@@ -15,6 +16,8 @@ use crate::layout::Layout;
 use crate::memory::{Memory, read_u32};
 use crate::memzone::Memzone;
 use crate::target::{Pool, XrayTarget};
+
+pub(crate) use entries::{RingEntries, entries};
 
 /// Prefix of the memzone names of rings.
 const RING_ZONE: &str = "RG_";
@@ -74,6 +77,16 @@ pub struct RingCount {
     pub capacity: u64,
     /// Entries in use.
     pub used: u64,
+    /// Address of its `struct rte_ring`.
+    pub address: u64,
+    /// Entries that were put in since it was created, modulo 2^32.
+    pub enqueued: u32,
+    /// Entries that were taken out since it was created, modulo 2^32.
+    pub dequeued: u32,
+    /// It is for a single producer.
+    pub single_producer: bool,
+    /// It is for a single consumer.
+    pub single_consumer: bool,
 }
 
 /// Counts the objects of all pools and rings, in a few reads of some bytes each.

@@ -5,8 +5,10 @@
 //! that contains it, and that before the element of the heap.
 
 mod af_xdp;
+mod feeds;
 mod fields;
 mod heap;
+mod heap_groups;
 mod intervals;
 mod link_maps;
 mod malloc;
@@ -15,6 +17,7 @@ mod page_tables;
 #[cfg(test)]
 mod process_tests;
 mod queues;
+mod ring_users;
 mod sources;
 mod tables;
 mod threads;
@@ -28,9 +31,13 @@ use crate::report::Holder;
 use crate::target::XrayTarget;
 
 pub(crate) use af_xdp::{AfXdpSockets, KernelPool};
+pub(crate) use feeds::PoolFeeds;
 use heap::Elements;
+pub(crate) use heap_groups::HeapGroups;
 use intervals::{Interval, Intervals};
+pub(crate) use malloc::MallocHeaps;
 use modules::Module;
+pub(crate) use ring_users::RingUsers;
 pub use sources::HolderSources;
 
 /// A holder of a [`HolderMap`]; smaller ones come first in the order of [`Holder`].
@@ -94,6 +101,12 @@ impl HolderMap {
         // The last id is that of memory that is not mapped.
         let unmapped = u32::try_from(self.holders.len().saturating_sub(1)).unwrap_or(u32::MAX);
         HolderId(self.owned.find(address).unwrap_or(unmapped))
+    }
+
+    /// Whether it is the heap of the C library, or another anonymous mapping.
+    pub(crate) fn is_process_heap(&self, id: HolderId) -> bool {
+        let numbered = usize::try_from(id.0).ok().and_then(|index| self.holders.get(index));
+        numbered.is_some_and(|(holder, _)| *holder == Holder::ProcessHeap)
     }
 
     /// The holder with an id of this map. The first variable of a module may take a while: its

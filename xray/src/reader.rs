@@ -17,8 +17,9 @@ use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::sample::{CountSource, PoolOccupancy, RingSample, Sample, XraySample};
 use pmdscope_telemetry::{Deadline, OccupancyReader};
 
-use self::watcher::{Opener, Reading, Request, Watcher};
+use self::watcher::{Opener, Reading, Request, RingReading, Watcher};
 use crate::budget::ReadBudget;
+use crate::counts::RingEntries;
 use crate::error::XrayError;
 use crate::memory::ProcessMemory;
 use crate::target::XrayTarget;
@@ -78,7 +79,9 @@ impl XrayReader {
         let process = (sample.app.pid, sample.app.start_ticks);
         let (reply, answer) = mpsc::channel();
         let pools = sample.pools.iter().map(|pool| pool.name.clone()).collect();
-        let wait = match self.ask(process, app, Request { pools, reply }) {
+        let heaps = sample.heaps.iter().map(|heap| heap.allocated);
+        let allocated = heaps.reduce(u64::saturating_add);
+        let wait = match self.ask(process, app, Request { pools, allocated, reply }) {
             Ok(true) => deadline.remaining().min(LONGEST_WAIT),
             Ok(false) => deadline.remaining(),
             Err(problem) => return Reading::failed(problem),
@@ -158,20 +161,41 @@ fn add(sample: &mut Sample, reading: Reading) {
             pool.lcore_caches.clone_from(&count.caches);
         }
         pool.high_water = pool.high_water.or(*high_water);
-    }
-    for (count, high_water) in reading.rings {
-        if let Some(ring) = sample.rings.iter_mut().find(|ring| ring.name == count.name) {
-            ring.high_water = ring.high_water.or(Some(high_water));
-            continue;
+        if let Some(feeds) = reading.feeds.get(&pool.name).filter(|_| pool.feeds.is_empty()) {
+            pool.feeds.clone_from(feeds);
         }
+    }
+    for heap in &mut sample.heaps {
+        heap.groups = reading.heaps.get(&heap.name).cloned().unwrap_or_default();
+    }
+    for reading in reading.rings {
+        add_ring(sample, reading);
+    }
+    sample.rings.sort_by(|a, b| a.name.cmp(&b.name));
+    sample.xray = Some(XraySample { problem: reading.problem, corrupt: reading.corrupt });
+}
+
+fn add_ring(sample: &mut Sample, RingReading { count, high_water, entries, users }: RingReading) {
+    let known = sample.rings.iter().position(|ring| ring.name == count.name);
+    let at = known.unwrap_or_else(|| {
         sample.rings.push(RingSample {
             name: count.name,
             capacity: count.capacity,
             used: count.used,
             source: Some(CountSource::Xray),
-            high_water: Some(high_water),
+            ..RingSample::default()
         });
+        sample.rings.len().saturating_sub(1)
+    });
+    let Some(ring) = sample.rings.get_mut(at) else { return };
+    ring.high_water = ring.high_water.or(Some(high_water));
+    (ring.enqueued, ring.dequeued) = (Some(count.enqueued), Some(count.dequeued));
+    ring.single_producer = Some(count.single_producer);
+    ring.single_consumer = Some(count.single_consumer);
+    ring.users = users;
+    match entries {
+        Some(RingEntries::Mbufs(pool)) => (ring.holds_mbufs, ring.pool) = (Some(true), pool),
+        Some(RingEntries::Other) => ring.holds_mbufs = Some(false),
+        None => {}
     }
-    sample.rings.sort_by(|a, b| a.name.cmp(&b.name));
-    sample.xray = Some(XraySample { problem: reading.problem, corrupt: reading.corrupt });
 }

@@ -7,6 +7,7 @@
 
 #[cfg(test)]
 mod af_xdp_tests;
+mod blocks;
 mod candidates;
 mod corrupt;
 mod free;

@@ -54,7 +54,7 @@ fn keys() -> Vec<ConfigKey<ExpectedApp>> {
             List(pool_or_all()),
             |app| &mut app.may_be_full,
             r#"["templates"]"#,
-            "Mempools that the app may hold in full, as long as allocations do not fail; \"*\": all",
+            "Mempools and software rings that the app may hold in full, as long as allocations do not fail; \"*\": all",
         ),
     ]
 }

@@ -44,6 +44,18 @@ pub(super) fn table() -> ConfigTable {
             r#""1m""#,
             "Time until a pool is empty that is critical",
         ),
+        seconds(
+            "heap_left",
+            |c| &mut limits(c).heap_left_s,
+            r#""1h""#,
+            "Time until a growing heap of the EAL is full that is a warning",
+        ),
+        seconds(
+            "heap_left_critical",
+            |c| &mut limits(c).heap_left_critical_s,
+            r#""1m""#,
+            "Time until a growing heap of the EAL is full that is critical",
+        ),
         number(
             "rx_missed_ps",
             f64::INFINITY,
@@ -185,11 +197,15 @@ fn ordered(config: &Config) -> Result<(), String> {
             limits.pool_used, limits.pool_used_critical
         ));
     }
-    if limits.pool_left_s < limits.pool_left_critical_s {
-        return Err(format!(
-            "pool_left is {} s and pool_left_critical {} s; pool_left_critical must not be higher",
-            limits.pool_left_s, limits.pool_left_critical_s
-        ));
+    for (name, left, critical) in [
+        ("pool_left", limits.pool_left_s, limits.pool_left_critical_s),
+        ("heap_left", limits.heap_left_s, limits.heap_left_critical_s),
+    ] {
+        if left < critical {
+            return Err(format!(
+                "{name} is {left} s and {name}_critical {critical} s; {name}_critical must not be higher"
+            ));
+        }
     }
     Ok(())
 }

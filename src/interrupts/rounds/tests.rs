@@ -20,6 +20,7 @@ fn queue(port: u16, queue: u16, polls: u64, depth: Option<u64>) -> QueueSample {
         depth: None,
         depth_high_water,
         descriptors: Some(512),
+        pool_row: None,
         bursts: Vec::new(),
         depths: Vec::new(),
     }

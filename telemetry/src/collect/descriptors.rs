@@ -1,4 +1,4 @@
-//! Descriptors of the receive queues of stock apps.
+//! Descriptors of the receive queues of stock apps, and the pools that feed them.
 //!
 //! DPDK 23.07 and later report them, but read the name of the queue's pool without a check: the
 //! request crashes an app with a driver that names none, as with virtio of DPDK 25.07 and later. So
@@ -13,7 +13,7 @@ use crate::commands::{PortId, TelemetryCommand};
 use crate::error::TelemetryError;
 use crate::host::device::PciDevices;
 use crate::reply::RxQueueInfo;
-use crate::sample::PortSample;
+use crate::sample::{FedQueue, PoolSample, PortSample};
 
 use super::round::RequestRound;
 
@@ -40,8 +40,15 @@ struct ConfiguredPort {
     mtu: u64,
     received: u64,
     is_reviewed: bool,
-    /// Descriptors by queue; `None` until they were requested.
-    descriptors: Option<Vec<Option<u64>>>,
+    /// By queue; `None` until they were requested.
+    queues: Option<Vec<ToldQueue>>,
+}
+
+/// What DPDK reported of a receive queue; nothing for one that was not set up.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ToldQueue {
+    descriptors: Option<u64>,
+    pool: Option<String>,
 }
 
 impl DescriptorReader {
@@ -54,7 +61,7 @@ impl DescriptorReader {
             let known = self.known.get_mut(&port.id).filter(|known| known.is_still(port));
             if let Some(known) = known {
                 known.received = port.stats.rx_packets;
-                let is_due = port.started && known.descriptors.is_none();
+                let is_due = port.started && known.queues.is_none();
                 due.extend(is_due.then_some((port.id, port.rx_queues)));
             } else {
                 self.known.insert(port.id, ConfiguredPort::new(port, &self.pci));
@@ -69,15 +76,34 @@ impl DescriptorReader {
                     break;
                 }
                 asked += usize::from(queues);
-                let descriptors = descriptors(round, port, queues);
+                let told = told_queues(round, port, queues);
                 if let Some(known) = self.known.get_mut(&port) {
-                    known.descriptors = descriptors;
+                    known.queues = told;
                 }
             }
         }
         for port in ports {
-            let known = self.known.get(&port.id).and_then(|known| known.descriptors.as_ref());
-            port.rx_descriptors = known.cloned().unwrap_or_default();
+            let known = self.known.get(&port.id).and_then(|known| known.queues.as_ref());
+            let descriptors = known.map(|known| known.iter().map(|queue| queue.descriptors));
+            port.rx_descriptors = descriptors.map(Iterator::collect).unwrap_or_default();
+        }
+    }
+
+    /// Notes which queues each pool feeds, as far as they were requested.
+    pub(super) fn note_feeds(&self, pools: &mut [PoolSample]) {
+        let told =
+            self.known.iter().filter_map(|(port, known)| Some((*port, known.queues.as_ref()?)));
+        let queues = told.flat_map(|(port, queues)| {
+            (0_u16..).zip(queues).map(move |(queue, told)| (FedQueue { port, queue }, told))
+        });
+        let mut feeds: BTreeMap<&str, Vec<FedQueue>> = BTreeMap::new();
+        for (fed, told) in queues {
+            if let Some(pool) = &told.pool {
+                feeds.entry(pool).or_default().push(fed);
+            }
+        }
+        for pool in pools {
+            pool.feeds = feeds.remove(pool.name.as_str()).unwrap_or_default();
         }
     }
 }
@@ -92,7 +118,7 @@ impl ConfiguredPort {
             mtu: port.mtu,
             received: port.stats.rx_packets,
             is_reviewed: vendor.is_some_and(|id| REVIEWED_VENDORS.contains(&id.as_str())),
-            descriptors: None,
+            queues: None,
         }
     }
 
@@ -105,23 +131,32 @@ impl ConfiguredPort {
     }
 }
 
-/// Requests the descriptors of the receive queues of a port; `None` if the connection was lost. DPDK
-/// answers null for a queue that was not set up, and for all queues of drivers that do not report
-/// them.
-fn descriptors(round: &mut RequestRound<'_>, port: u16, queues: u16) -> Option<Vec<Option<u64>>> {
+/// Requests the facts of the receive queues of a port; `None` if the connection was lost. DPDK answers
+/// null for a queue that was not set up, and for all queues of drivers that do not report them.
+fn told_queues(round: &mut RequestRound<'_>, port: u16, queues: u16) -> Option<Vec<ToldQueue>> {
     let request = |queue| (TelemetryCommand::EthdevRxQueue(PortId(port), queue), PhantomData);
     let requests: Vec<(TelemetryCommand, PhantomData<RxQueueInfo>)> =
         (0..queues).map(request).collect();
     let replies = round.request_each(&requests);
     let mut told = Vec::with_capacity(replies.len());
     for ((command, _), reply) in requests.iter().zip(replies) {
-        told.push(match reply {
-            Ok(info) => Some(info.nb_desc.0).filter(|descriptors| *descriptors > 0),
+        let info = match reply {
+            Ok(info) => Some(info),
             Err(TelemetryError::Null) => None,
             Err(error) => round.keep(command, Err(error)),
-        });
+        };
+        told.push(info.map(ToldQueue::from).unwrap_or_default());
     }
     (!round.is_over()).then_some(told)
+}
+
+impl From<RxQueueInfo> for ToldQueue {
+    fn from(info: RxQueueInfo) -> Self {
+        Self {
+            descriptors: Some(info.nb_desc.0).filter(|descriptors| *descriptors > 0),
+            pool: info.mempool_name,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +259,24 @@ mod tests {
             }
             assert_eq!(app.round(&[port.clone()]), (known.clone(), 2));
         }
+    }
+
+    #[test]
+    fn the_pool_of_a_queue_is_noted_until_the_queue_changes() {
+        let mut app = App::new(&[TOLD, "null"]);
+        let port = nic(3, NIC);
+        let mut pools = ["mb_pool_0", "other"].map(|name| fixture::pool(name, 10, 0));
+        let mut feeds = |app: &mut App, port: &PortSample| {
+            app.round(std::slice::from_ref(port));
+            app.reader.note_feeds(&mut pools);
+            pools.iter().map(|pool| pool.feeds.clone()).collect::<Vec<_>>()
+        };
+        let unknown = vec![Vec::new(), Vec::new()];
+        assert_eq!(feeds(&mut app, &port), unknown);
+        let known = vec![vec![FedQueue { port: 3, queue: 0 }], Vec::new()];
+        assert_eq!(feeds(&mut app, &port), known);
+        let changed = PortSample { started: false, ..port };
+        assert_eq!(feeds(&mut app, &changed), unknown);
     }
 
     #[test]

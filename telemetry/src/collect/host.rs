@@ -9,14 +9,18 @@ use crate::arguments::EalArguments;
 use crate::clock::monotonic_ns;
 use crate::host::device::PciDevices;
 use crate::host::frequency::{CpuClock, CpuClocks};
+use crate::host::hugepages;
 use crate::host::process::{ProcessTasks, stolen_ms};
 use crate::host::secondaries;
-use crate::sample::{DeviceSample, LcoreSample, PcieLinkSample, Sample, ThreadSample};
+use crate::sample::{
+    DeviceSample, LcoreSample, NetdevSample, PcieLinkSample, Sample, ThreadSample,
+};
 
-use super::SLOW;
 use super::cached::Cached;
 use super::foreign_captures::foreign_captures;
+use super::netdevs::NetdevLookup;
 use super::threads::{FoundThreads, KnownLcores, PollThread, ThreadFinder};
+use super::{FACTS_AGE, SLOW};
 
 /// Maximum age of the counters of threads: short enough for ten samples per second.
 const SWITCHES_MAX_AGE: Duration = Duration::from_millis(90);
@@ -40,6 +44,8 @@ pub(super) struct HostReader {
     arguments: Option<EalArguments>,
     devices: Cached<Vec<DeviceSample>>,
     pcie_links: Cached<Vec<PcieLinkSample>>,
+    lookup: NetdevLookup,
+    netdevs: Cached<Vec<NetdevSample>>,
     /// PCI ids of the ports that have some, by device name.
     pci_ids: Cached<BTreeMap<String, String>>,
     clocks: CpuClocks,
@@ -65,6 +71,8 @@ impl HostReader {
             arguments: None,
             devices: Cached::default(),
             pcie_links: Cached::default(),
+            lookup: NetdevLookup::default(),
+            netdevs: Cached::default(),
             pci_ids: Cached::default(),
             clocks: CpuClocks::default(),
             clock: Cached::default(),
@@ -85,6 +93,9 @@ impl HostReader {
         if let Some(arguments) = &self.arguments {
             let devices = self.devices.get(now, SLOW, || self.pci.read(&arguments.allowed));
             sample.devices.clone_from(devices);
+            let (lookup, vdevs) = (&mut self.lookup, &arguments.vdevs);
+            let read = || lookup.read(self.pid, vdevs, &sample.ports);
+            sample.netdevs = self.netdevs.get(now, FACTS_AGE, read).clone();
         }
         let pci = &self.pci;
         let ports = sample.ports.iter().map(|port| port.device.as_str());
@@ -98,6 +109,9 @@ impl HostReader {
         let running = self.secondaries.get(now, SLOW, || secondaries(&self.dir));
         sample.secondaries = u32::try_from(running.len()).unwrap_or(u32::MAX);
         sample.foreign_captures = foreign_captures(&sample.pools, running, sample.app.pid);
+        for heap in &mut sample.heaps {
+            heap.growable = growable(&heap.name, &sample.app.eal_args);
+        }
         self.read_threads(sample, now);
         self.read_clocks(sample, now);
         let library = sample.library.as_ref().map(|library| library.control_shares_poll_cpu);
@@ -149,6 +163,19 @@ impl HostReader {
             thread.cpu_khz = clock.map(|clock| clock.khz);
             thread.cpu_max_khz = clock.map(|clock| clock.max_khz);
         }
+    }
+}
+
+/// Returns the free memory from which a heap can grow: that of its NUMA node, unless the app has fixed its
+/// memory or the heap is one that it made itself.
+fn growable(heap: &str, eal_args: &[String]) -> Option<u64> {
+    let own = eal_args.iter().take_while(|arg| *arg != "--");
+    let is_fixed = own.into_iter().any(|arg| arg == "--legacy-mem" || arg == "--no-huge");
+    let node = heap.strip_prefix("socket_").and_then(|node| node.parse().ok());
+    match node {
+        _ if is_fixed => Some(0),
+        Some(node) => hugepages::free_bytes(Path::new("/sys"), node),
+        None => Some(0),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::commands::{LibraryTable, TelemetryCommand};
 use crate::error::TelemetryError;
 use crate::reply::LibraryReply;
 use crate::sample::{
-    LcoreSample, LedgerSample, LibrarySample, PoolSample, PortEventsSample, QueueSample,
-    RingSample, SiteSample, StageSample, TeeSample,
+    FedQueue, LcoreSample, LedgerSample, LibrarySample, PoolSample, PortEventsSample,
+    QueueDirection, QueueSample, RingSample, SiteSample, StageSample, TeeSample,
 };
 
 use super::FACTS_AGE;
@@ -146,6 +146,7 @@ impl LibraryReader {
         tables.rare = self.slow.value().clone();
         tables.library = Some(library_sample(&library));
         self.library = Some(library);
+        note_feeds(&mut tables.pools, &tables.queues);
         tables.pools.sort_by(|a, b| a.name.cmp(&b.name));
         tables.queues.sort_by_key(|queue| (queue.port, queue.direction, queue.queue));
         tables.rings.sort_by(|a, b| a.name.cmp(&b.name));
@@ -188,6 +189,15 @@ impl SlowTables {
             .sort_by(|a, b| (b.count, b.events).cmp(&(a.count, a.events)).then(a.id.cmp(&b.id)));
         self.stages.sort_by(|a, b| a.stage.cmp(&b.stage));
         self.port_events.sort_by_key(|row| row.port);
+    }
+}
+
+/// Notes which receive queues each pool feeds, while the pools are in the order of their table.
+fn note_feeds(pools: &mut [PoolSample], queues: &[QueueSample]) {
+    for queue in queues.iter().filter(|queue| queue.direction == QueueDirection::Rx) {
+        if let Some(pool) = queue.pool_row.and_then(|row| pools.get_mut(row)) {
+            pool.feeds.push(FedQueue { port: queue.port, queue: queue.queue });
+        }
     }
 }
 

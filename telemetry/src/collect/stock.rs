@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::client::TelemetryClient;
+use crate::clock::monotonic_ns;
 use crate::commands::{HeapId, PoolName, RingName, TelemetryCommand};
 use crate::error::TelemetryError;
 use crate::reply::{HeapInfo, LcoreUsage, PoolInfo, RingInfo};
@@ -169,31 +170,66 @@ fn ring_sample(info: RingInfo) -> RingSample {
         capacity: info.capacity.0,
         used: info.used_count.0,
         source: Some(CountSource::Telemetry),
-        high_water: None,
+        single_producer: info.producer_type.map(|kind| kind.starts_with("SP")),
+        single_consumer: info.consumer_type.map(|kind| kind.starts_with("SC")),
+        ..RingSample::default()
     }
 }
 
-/// The heaps of one app. Each request takes the lock of `rte_malloc()`, so there are few.
+/// Time after the first reading of the heaps of an app, and while they grow, until they are read again.
+const HEAP_RETRY: Duration = Duration::from_millis(450);
+
+/// Readings at short intervals in a row, which are enough for a trend.
+const FREQUENT_READINGS: u32 = 8;
+
+/// Interval at which heaps are read that still grow after these.
+const GROWING: Duration = Duration::from_secs(2);
+
+/// The heaps of one app. Each request takes the lock of `rte_malloc()`, so there are few unless a heap grows.
 #[derive(Debug, Default)]
-pub(super) struct HeapReader(Cached<Vec<HeapSample>>);
+pub(super) struct HeapReader {
+    heaps: Cached<Vec<HeapSample>>,
+    readings: u32,
+    grows: bool,
+}
 
 impl HeapReader {
     /// Returns the heaps, at most 10 s old. Their ids come from a list that is requested immediately
     /// before: DPDK does not check them, and reads beyond its heaps.
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<HeapSample> {
         let now = Instant::now();
-        if self.0.is_older(now, SLOW) {
+        if self.heaps.is_older(now, self.interval()) {
             let Some(ids) = round.list(&TelemetryCommand::HeapList, TelemetryClient::heaps) else {
                 return Vec::new();
             };
             let heaps: Vec<_> = ids.iter().filter_map(|id| heap(round, *id)).collect();
             let complete = heaps.len() == ids.len();
-            self.0.set(now, heaps);
+            self.note(&heaps);
+            self.heaps.set(now, heaps);
             if !complete {
-                self.0.forget();
+                self.heaps.forget();
             }
         }
-        self.0.value().clone()
+        self.heaps.value().clone()
+    }
+
+    fn interval(&self) -> Duration {
+        match self.readings {
+            0..=1 => HEAP_RETRY,
+            _ if !self.grows => SLOW,
+            2..=FREQUENT_READINGS => HEAP_RETRY,
+            _ => GROWING,
+        }
+    }
+
+    fn note(&mut self, heaps: &[HeapSample]) {
+        let before = self.heaps.value();
+        let grown = |heap: &HeapSample| {
+            let same = before.iter().find(|before| before.name == heap.name);
+            same.is_some_and(|before| heap.allocated > before.allocated)
+        };
+        self.grows = heaps.iter().any(grown);
+        self.readings = self.readings.saturating_add(1);
     }
 }
 
@@ -207,6 +243,8 @@ fn heap(round: &mut RequestRound<'_>, id: HeapId) -> Option<HeapSample> {
         free: info.free.0,
         greatest_free: info.greatest_free.0,
         allocations: info.allocations.0,
+        read_ns: monotonic_ns(),
+        ..HeapSample::default()
     })
 }
 

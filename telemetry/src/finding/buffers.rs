@@ -1,12 +1,13 @@
-//! Lint for failed allocations of receive buffers: compares the demand for mbufs with the pool size.
+//! Lint for failed allocations of receive buffers: names the pool that is empty, and compares its size with the
+//! demand for mbufs.
 
 use std::fmt::Write;
 
-use super::{Finding, FindingSubject, Lint, Severity, finding};
+use super::{Finding, FindingSubject, Lint, Severity, finding, loss};
 use crate::account::{CounterClass, PortAccount};
-use crate::missed::EMPTY_POOL;
 use crate::model::Model;
-use crate::sample::{LedgerSample, PoolSample, PortSample, QueueDirection, Sample};
+use crate::sample::{FedQueue, LedgerSample, PoolSample, PortSample, QueueDirection, Sample};
+use crate::suspected_pool::SuspectedPool;
 
 /// Packets that an lcore processes in one burst.
 pub(super) const BURST: u64 = 32;
@@ -14,56 +15,82 @@ pub(super) const BURST: u64 = 32;
 /// Returns the ports for which mbuf allocations failed.
 pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
     model.sample.ports.iter().zip(&model.ports).filter_map(|(port, rates)| {
-        let suspect = suspect(model);
         let account = PortAccount::of(rates);
         let rate = Some(account.sum(CounterClass::NoMbuf)).filter(|rate| *rate > 0.0);
-        let empty = suspect.is_some_and(|(_, used)| used.is_some_and(|used| used >= EMPTY_POOL));
+        let suspect = SuspectedPool::of(model, port);
         let failed = match rate {
             Some(rate) => format!("{rate:.1} times/s"),
-            None if port.stats.rx_nombuf > 0 && empty => {
+            None if port.stats.rx_nombuf > 0 && suspect.is_empty() => {
                 format!("{} times since start", port.stats.rx_nombuf)
             }
             None => return None,
         };
-        Some(no_mbuf(model, port, &failed, suspect.map(|(pool, _)| pool)))
+        Some(no_mbuf(model, port, &failed, &suspect))
     })
 }
 
-fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSample>) -> Finding {
-    let mut evidence = format!("mbuf allocation failed for port {}, {failed}: ", port.id);
-    let advice = if let Some(pool) = pool {
-        let demand = MbufDemand::of(&model.sample, pool);
-        evidence += &demand.verdict(model, pool);
-        demand.advice(model, pool)
-    } else {
-        evidence += "the empty pool is unknown before DPDK 23.03 without libpmdscope";
-        "compare the size of the port's pool with its descriptors, caches and bursts, and look for \
-         mbufs that are not freed; link the app with libpmdscope to see the pool"
-    };
-    let severity = Severity::Critical;
-    let threshold = "no failed allocation of a receive buffer";
+fn no_mbuf(model: &Model, port: &PortSample, failed: &str, suspect: &SuspectedPool<'_>) -> Finding {
+    let found = text(model, port, suspect);
+    let evidence = format!("mbuf allocation failed for port {}, {failed}: {found}", port.id);
     finding(
         model,
         Lint::RxNombuf,
-        severity,
+        Severity::Critical,
         FindingSubject::Port(port.device.clone()),
         evidence,
-        threshold,
-        advice,
+        "no failed allocation of a receive buffer",
+        advice(model, suspect),
     )
 }
 
-/// Returns the pool with the largest used share, and that share; or the only pool, if no share is known.
-fn suspect(model: &Model) -> Option<(&PoolSample, Option<f64>)> {
-    let pools = model.sample.pools.iter().zip(&model.pools);
-    let known = pools.filter_map(|(pool, trend)| Some((pool, Some(trend.used_ratio?))));
-    let fullest = known.max_by(|(_, a), (_, b)| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0)));
-    let only = match &model.sample.pools[..] {
-        [only] => Some((only, None)),
-        _ => None,
-    };
-    fullest.or(only)
+fn text(model: &Model, port: &PortSample, suspect: &SuspectedPool<'_>) -> String {
+    match suspect {
+        SuspectedPool::Feeds(pool) => MbufDemand::of(&model.sample, pool).verdict(model, pool),
+        SuspectedPool::Refilled(pool) => {
+            let free = pool.occupancy.map_or(0, |it| it.common.saturating_add(it.cached));
+            format!(
+                "pool {}, which feeds the port, has {free} of {} mbufs free now, and had none at \
+                     these moments",
+                pool.name, pool.size
+            )
+        }
+        SuspectedPool::Probable(pool) => {
+            let verdict = MbufDemand::of(&model.sample, pool).verdict(model, pool);
+            format!("probably the only empty pool: {verdict}; {UNKNOWN_FEED}")
+        }
+        SuspectedPool::Several(pools) => {
+            let names: Vec<_> = pools.iter().map(|pool| pool.name.as_str()).collect();
+            format!("{UNKNOWN_FEED}; empty are {}", names.join(", "))
+        }
+        SuspectedPool::Unknown
+            if model.sample.pools.iter().any(|pool| pool.occupancy.is_some()) =>
+        {
+            format!("{UNKNOWN_FEED}, and none that was counted is empty now")
+        }
+        SuspectedPool::Unknown => format!(
+            "the empty pool of {} is unknown before DPDK 23.03 without libpmdscope or X-ray",
+            port.device
+        ),
+    }
 }
+
+fn advice(model: &Model, suspect: &SuspectedPool<'_>) -> &'static str {
+    match suspect {
+        SuspectedPool::Feeds(pool) | SuspectedPool::Probable(pool) => {
+            MbufDemand::of(&model.sample, pool).advice(model, pool)
+        }
+        SuspectedPool::Refilled(_) => {
+            "the pool is emptied for moments: watch it longer (pmdscope check --for 30), and enlarge it by \
+                 what the app holds at most, or shorten the queues and bursts that hold its mbufs"
+        }
+        SuspectedPool::Several(_) | SuspectedPool::Unknown => {
+            "compare the size of the port's pool with its descriptors, caches and bursts, and look for \
+                 mbufs that are not freed; as root (CAP_SYS_PTRACE) or with libpmdscope the pool is known"
+        }
+    }
+}
+
+const UNKNOWN_FEED: &str = "which pool feeds the port is unknown without X-ray or libpmdscope";
 
 /// Returns the number of lcores that may keep mbufs of a pool in caches and bursts, 1 or more: those that the
 /// app reports, all its lcores by their threads, or those whose caches are not empty.
@@ -90,7 +117,8 @@ pub(super) struct MbufDemand {
 }
 
 impl MbufDemand {
-    /// Returns the demand of all ports, because the pool of a queue is unknown.
+    /// Returns the demand of the queues that the pool feeds. If these are unknown, of all ports; mbufs of any
+    /// pool may be in transmit queues.
     pub(super) fn of(sample: &Sample, pool: &PoolSample) -> Self {
         let lcores = pool_users(sample, pool);
         let mut demand = Self {
@@ -103,8 +131,8 @@ impl MbufDemand {
         };
         for port in sample.ports.iter().filter(|port| port.started) {
             let named = queue_size(&sample.app.eal_args, &port.device);
-            demand.add(sample, port, QueueDirection::Rx, named);
-            demand.add(sample, port, QueueDirection::Tx, named);
+            demand.add(sample, pool, (port, QueueDirection::Rx), named);
+            demand.add(sample, pool, (port, QueueDirection::Tx), named);
         }
         demand
     }
@@ -112,8 +140,8 @@ impl MbufDemand {
     fn add(
         &mut self,
         sample: &Sample,
-        port: &PortSample,
-        direction: QueueDirection,
+        pool: &PoolSample,
+        (port, direction): (&PortSample, QueueDirection),
         named: Option<u64>,
     ) {
         let queues = if direction == QueueDirection::Rx { port.rx_queues } else { port.tx_queues };
@@ -124,7 +152,11 @@ impl MbufDemand {
             };
             told.or(named)
         };
-        for descriptors in (0..queues).map(told) {
+        let is_of_pool = |queue: &u16| {
+            let fed = FedQueue { port: port.id, queue: *queue };
+            direction == QueueDirection::Tx || may_feed(sample, pool, fed)
+        };
+        for descriptors in (0..queues).filter(is_of_pool).map(told) {
             match (direction, descriptors) {
                 (QueueDirection::Rx, Some(descriptors)) => {
                     self.rx = self.rx.saturating_add(descriptors);
@@ -156,6 +188,9 @@ impl MbufDemand {
         let mut text = format!("pool {} ", pool.name);
         let word = match () {
             () if self.cannot_fit(pool) => "is smaller than the receive descriptors",
+            () if loss::queued_up(model, &pool.name).is_some() => {
+                "is empty, as its mbufs are queued"
+            }
             () if self.is_small(pool) => "is too small",
             () if loses(model, pool) => "is large enough and leaks",
             () if self.unknown > 0 => "may be too small, or its mbufs are not freed",
@@ -166,6 +201,9 @@ impl MbufDemand {
             let _ = write!(text, " ({} in use)", occupancy.in_use);
         }
         let _ = write!(text, " for {}", self.arithmetic());
+        if let Some(queued) = loss::queued_up(model, &pool.name) {
+            let _ = write!(text, "; {queued}");
+        }
         text
     }
 
@@ -190,6 +228,10 @@ impl MbufDemand {
         if loses(model, pool) {
             return "stop the leak first: see its finding, and pmdscope leaks";
         }
+        if loss::queued_up(model, &pool.name).is_some() {
+            return "a larger pool would be empty as well: check the consumer of the ring, which is too slow or \
+                    has stopped (ring_full)";
+        }
         if self.is_small(pool) {
             return "enlarge the pool to more than this sum plus what the app itself holds, or configure fewer \
                     descriptors, queues or cached objects";
@@ -197,6 +239,11 @@ impl MbufDemand {
         "look for mbufs that are not freed: pmdscope leaks --explain; then enlarge the pool by the number \
          that the app holds by design"
     }
+}
+
+/// Whether a pool feeds a queue, or none is known to.
+fn may_feed(sample: &Sample, pool: &PoolSample, fed: FedQueue) -> bool {
+    pool.feeds.contains(&fed) || !sample.pools.iter().any(|other| other.feeds.contains(&fed))
 }
 
 fn loses(model: &Model, pool: &PoolSample) -> bool {
@@ -234,6 +281,7 @@ mod tests {
             sample.pools[0].cache_size = 256;
             sample.queues = vec![queue(0, [1, 1, 0])];
             sample.queues[0].descriptors = descriptors;
+            sample.pools[0].feeds = vec![FedQueue { port: 0, queue: 0 }];
             change(&mut sample);
             sample
         };
@@ -283,9 +331,47 @@ mod tests {
         });
         assert!(named[0].evidence.contains("1024 RX + 1024 TX"), "{named:?}");
         let stock = starved(None, 512, |sample| {
-            sample.pools.iter_mut().for_each(|pool| pool.occupancy = None);
+            for pool in &mut sample.pools {
+                (pool.occupancy, pool.feeds) = (None, Vec::new());
+            }
         });
-        assert!(stock[0].evidence.contains("the empty pool is unknown"), "{stock:?}");
+        assert!(stock[0].evidence.contains("is unknown before DPDK 23.03"), "{stock:?}");
+    }
+
+    #[test]
+    fn the_pool_that_feeds_the_queue_is_named_and_not_the_largest_or_fullest() {
+        let of = |change: fn(&mut Sample)| {
+            let found = starved(Some(64), 8, |sample| {
+                sample.pools =
+                    vec![pool("big", 60_000, 30_000), pool("small", 8, 8), pool("held", 500, 500)];
+                change(sample);
+            });
+            found.into_iter().find(|finding| finding.lint == Lint::RxNombuf).unwrap()
+        };
+        let small = of(|sample| sample.pools[1].feeds = vec![FedQueue { port: 0, queue: 0 }]);
+        assert!(
+            small.evidence.contains(
+                "pool small is smaller than the receive descriptors: 8 mbufs (8 in use) for 64 RX"
+            ),
+            "{small:?}"
+        );
+        assert!(!small.evidence.contains("big") && !small.evidence.contains("held"), "{small:?}");
+        let free = of(|sample| sample.pools[0].feeds = vec![FedQueue { port: 0, queue: 0 }]);
+        assert!(
+            free.evidence.contains("pool big, which feeds the port, has 30000 of 60000"),
+            "{free:?}"
+        );
+        let unknown = of(|_| ());
+        assert!(
+            unknown.evidence.contains("is unknown")
+                && unknown.evidence.ends_with("empty are small, held"),
+            "{unknown:?}"
+        );
+        let only = of(|sample| sample.pools.truncate(2));
+        assert!(only.evidence.contains("probably the only empty pool: pool small"), "{only:?}");
+        let none =
+            of(|sample| sample.pools = vec![pool("big", 60_000, 30_000), pool("more", 10, 0)]);
+        assert!(none.evidence.contains("none that was counted is empty now"), "{none:?}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn cached(model: &Model, pool: &PoolSample) -> Option<Finding> {
         demand.sum(),
         demand.arithmetic(),
     );
-    let starved: Vec<_> = starved_ports(model).map(|port| port.device.as_str()).collect();
+    let starved: Vec<_> = starved_ports(model, pool).map(|port| port.device.as_str()).collect();
     if !starved.is_empty() {
         let _ = write!(evidence, "; nothing is received on {}", starved.join(", "));
     }
@@ -52,15 +52,22 @@ fn cached(model: &Model, pool: &PoolSample) -> Option<Finding> {
     ))
 }
 
-/// Started ports that received packets before, and receive none now or could not allocate a buffer.
-fn starved_ports(model: &Model) -> impl Iterator<Item = &PortSample> {
+/// Started ports that the pool may feed, that received packets before, and receive none now or could not
+/// allocate a buffer.
+fn starved_ports<'a>(
+    model: &'a Model,
+    pool: &'a PoolSample,
+) -> impl Iterator<Item = &'a PortSample> {
     let receives_none = |rates: &PortRates| {
         let none = rates.rx_pps.is_some_and(|rate| rate <= 0.0);
         none || rates.rx_nombuf_ps.is_some_and(|rate| rate > 0.0)
     };
     let ports = model.sample.ports.iter().zip(&model.ports);
+    let may_be_fed = move |port: &PortSample| {
+        model.sample.feeding_pools(port).is_none_or(|pools| pools.contains(&pool))
+    };
     let starved = ports.filter(move |(port, rates)| {
-        port.started && port.stats.rx_packets > 0 && receives_none(rates)
+        port.started && port.stats.rx_packets > 0 && receives_none(rates) && may_be_fed(port)
     });
     starved.map(|(port, _)| port)
 }

@@ -45,6 +45,8 @@ lints! {
     Flood = "flood",
     /// Another tool captures from the app, or was killed while it did.
     ForeignCapture = "foreign_capture",
+    /// A heap of the EAL grows, or is full.
+    HeapExhausting = "heap_exhausting",
     /// Interrupts or other threads take the CPU of an lcore.
     LcoreStolen = "lcore_stolen",
     /// Mbufs are lost.
@@ -53,6 +55,8 @@ lints! {
     LinkDown = "link_down",
     /// The free mbufs of a pool are in the caches of lcores that do not allocate.
     MbufsCached = "mbufs_cached",
+    /// The interface of the kernel below a port is missing, down, or without a carrier.
+    NetdevDown = "netdev_down",
     /// An lcore does not poll any more, or none ever did.
     NoPolling = "no_polling",
     /// The app has no started port.
@@ -75,6 +79,8 @@ lints! {
     QueueImbalance = "queue_imbalance",
     /// The app restarts repeatedly.
     RestartLoop = "restart_loop",
+    /// A software ring is full, or holds most mbufs of an empty pool.
+    RingFull = "ring_full",
     /// The NIC or its driver discarded received packets.
     RxDiscards = "rx_discards",
     /// Packets were received with errors.
@@ -173,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order_and_read_back() {
-        assert_eq!(Lint::ALL.len(), 37);
+        assert_eq!(Lint::ALL.len(), 40);
         assert!(Lint::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(Lint::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         for lint in Lint::ALL {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Finding, FindingSubject, Lint, Severity, finding};
+use super::{Finding, FindingSubject, Lint, Severity, finding, rings};
 use crate::loss::SiteRates;
 use crate::model::Model;
 use crate::sample::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample, UNTRACED_CODE};
@@ -43,6 +43,12 @@ fn sites_of<'a>(model: &'a Model, pool: &str) -> impl Iterator<Item = &'a SiteSa
 
 /// Returns a text if most mbufs of an empty pool wait in software rings.
 pub(super) fn queued_up(model: &Model, pool: &str) -> Option<String> {
+    let counted = model.sample.pools.iter().find(|counted| counted.name == pool);
+    let fullest =
+        counted.and_then(|counted| rings::queued_up(model, counted).max_by_key(|ring| ring.used));
+    if let Some(ring) = fullest {
+        return Some(format!("{} of its mbufs wait in ring {}", ring.used, ring.name));
+    }
     let ledger = model.sample.ledger.iter().find(|ledger| ledger.name == pool)?;
     ledger.queued_up().then(|| format!("{} of its mbufs wait in software rings", ledger.rings))
 }

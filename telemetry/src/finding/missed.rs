@@ -132,7 +132,7 @@ fn cause_text(
     budget: Option<&StallBudget>,
 ) -> String {
     match &cause.facts {
-        CauseFacts::Pool(pool) => pool_text(model, *pool),
+        CauseFacts::Pool(pool) => pool_text(model, port, *pool),
         CauseFacts::Unpolled(found) => unpolled_text(model, port, found),
         CauseFacts::Lcore(gaps, ms) => lcore_text(model, cause.cause, gaps, *ms, budget),
         CauseFacts::Port(stuck, rates) => port_text(stuck, rates),
@@ -173,13 +173,13 @@ fn busy_text(busy: Option<f64>) -> String {
     })
 }
 
-fn pool_text(model: &Model, pool: Option<&PoolSample>) -> String {
+fn pool_text(model: &Model, port: &PortSample, pool: Option<&PoolSample>) -> String {
     let Some(pool) = pool else {
-        return "buffers could not be allocated; which pool is empty is unknown before DPDK 23.03 \
-                without libpmdscope"
+        return "buffers could not be allocated; which pool is empty is unknown without X-ray or libpmdscope"
             .to_owned();
     };
-    let mut text = format!("pool {}", pool.name);
+    let probably = if model.sample.feeding_pools(port).is_none() { "probably " } else { "" };
+    let mut text = format!("{probably}pool {}", pool.name);
     if let Some(occupancy) = pool.occupancy {
         let _ = write!(text, " has {} of {} mbufs in use", occupancy.in_use, pool.size);
     }
@@ -348,6 +348,11 @@ fn advice(model: &Model, first: &ExplainedCause<'_>) -> &'static str {
             "stop the leak: see its finding, and pmdscope leaks"
         }
         (_, CauseFacts::Unpolled(found)) => unpolled_advice(found),
+        (MissedCause::PoolEmpty, CauseFacts::Pool(Some(pool)))
+            if loss::queued_up(model, &pool.name).is_some() =>
+        {
+            "check the consumer of the ring that holds the mbufs: it is too slow or has stopped (ring_full)"
+        }
         (MissedCause::PoolEmpty, _) => {
             "look for mbufs that are not freed (pmdscope leaks --explain), or enlarge the pool"
         }

@@ -5,8 +5,8 @@ use crate::finding::{LintRules, evaluate};
 use crate::model::ModelTracker;
 use crate::sample::tests::{pool, port, queue};
 use crate::sample::{
-    HighWater, LcoreSample, PcieLinkSample, QueueDirection, Sample, SiteKind, StolenSample,
-    TracingMethod, TracingSample, UsageSample,
+    FedQueue, HighWater, LcoreSample, PcieLinkSample, QueueDirection, Sample, SiteKind,
+    StolenSample, TracingMethod, TracingSample, UsageSample,
 };
 use crate::stall::tests::second;
 
@@ -226,6 +226,7 @@ fn short_gaps_that_the_ring_does_not_outlast_make_it_too_small() {
 fn an_empty_pool_explains_all_and_names_the_line_that_leaks() {
     let [mut before, mut now] = missing(second(&[20_000], [0, 0]), [0, 100_000]);
     before.pools = vec![pool("other", 100, 1), pool("mb", 8191, 8190)];
+    before.pools[1].feeds = vec![FedQueue { port: 0, queue: 0 }];
     now.pools = before.pools.clone();
     now.ledger = vec![crate::sample::ledger::tests::ledger("mb", 400)];
     now.sites = vec![crate::sample::ledger::tests::site("mb", 18, SiteKind::Leak, 400)];
@@ -238,6 +239,13 @@ fn an_empty_pool_explains_all_and_names_the_line_that_leaks() {
     );
     assert!(evidence.ends_with("app.c:18 forward() (400 mbufs)"), "{evidence}");
     assert!(leak.advice.starts_with("stop the leak"), "{leak:?}");
+    let unknown = |sample: &mut Sample| sample.pools[1].feeds.clear();
+    let [mut hedged_before, mut hedged] = [before.clone(), now.clone()];
+    unknown(&mut hedged_before);
+    unknown(&mut hedged);
+    let hedged = found([hedged_before, hedged]);
+    let evidence = hedged.causes.iter().map(|cause| cause.evidence.as_str());
+    assert_eq!(evidence.filter(|text| text.starts_with("probably pool mb has")).count(), 1);
     (before.pools[1], now.sites) = (pool("mb", 8191, 20), Vec::new());
     (now.ports[0].stats.rx_packets, now.ports[0].stats.rx_missed) = (98_512, 1488);
     let recent = found([before, now]);

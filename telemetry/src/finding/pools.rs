@@ -6,7 +6,7 @@ use super::{Finding, FindingSubject, Lint, Severity, Thresholds, buffers, findin
 use crate::account::{CounterClass, PortAccount};
 use crate::inventory::PortExpectation;
 use crate::model::{Model, PoolTrend, PortRates};
-use crate::sample::{CountSource, PoolSample};
+use crate::sample::{CountSource, PoolSample, PortSample};
 
 /// Returns the pools that are nearly empty, or will be.
 pub(super) fn exhausting<'a>(
@@ -21,7 +21,7 @@ pub(super) fn exhausting<'a>(
 }
 
 /// Whether a pool seems to be held by design: its use has not changed while it was sampled, another one
-/// has room, nothing is known to be lost, and no port lacks buffers or packets.
+/// has room, nothing is known to be lost, and no port that it may feed lacks buffers or packets.
 fn is_held_by_design(
     model: &Model,
     pool: &PoolSample,
@@ -31,19 +31,23 @@ fn is_held_by_design(
     let sample = &model.sample;
     let steady = trend.history.windows(2).all(|pair| pair[0] == pair[1]);
     let ledger = sample.ledger.iter().find(|ledger| ledger.name == pool.name);
-    let lacks = |rates: &PortRates| {
+    let lacks = |(port, rates): (&PortSample, &PortRates)| {
         let account = PortAccount::of(rates);
-        rates.rx_flat.is_some()
+        let is_fed_by_others =
+            || sample.feeding_pools(port).is_some_and(|pools| !pools.contains(&pool));
+        let lacks = rates.rx_flat.is_some()
             || [CounterClass::NoMbuf, CounterClass::Missed]
                 .into_iter()
-                .any(|class| account.sum(class) > 0.0)
+                .any(|class| account.sum(class) > 0.0);
+        lacks && !is_fed_by_others()
     };
     let has_room =
         |other: &PoolTrend| other.used_ratio.is_some_and(|used| used < thresholds.pool_used);
     steady
         && model.pools.iter().any(has_room)
         && !ledger.is_some_and(|ledger| ledger.loses() || ledger.queued_up())
-        && !model.ports.iter().any(lacks)
+        && loss::queued_up(model, &pool.name).is_none()
+        && !sample.ports.iter().zip(&model.ports).any(lacks)
 }
 
 fn of_pool(
@@ -100,13 +104,9 @@ fn of_pool(
         _ if loss::has_proven_site(model, &pool.name) => {
             "stop the leak first: see its finding, and pmdscope leaks"
         }
-        Some(_) if model.sample.library.is_none() => {
-            "look for buffers that are not freed; to find out where, link the app with libpmdscope \
-             (level 1: queue or stage; level 2: source line). A queue that grows has the same effect"
-        }
         Some(_) => {
-            "look for buffers that are not freed (pmdscope leaks --explain); a queue \
-             that grows has the same effect"
+            "pmdscope leaks shows mbufs that are lost and their packets, --explain who holds the others; a \
+             queue that grows has the same effect"
         }
         None => {
             "if it does not recover, its buffers are lost: see pmdscope leaks; otherwise enlarge the \

@@ -16,6 +16,10 @@ pub enum FindingSubject {
     Device(String),
     /// A mempool.
     Pool(String),
+    /// A heap of the EAL.
+    Heap(String),
+    /// A software ring.
+    Ring(String),
     /// A place that lost or misused mbufs of a pool.
     Site {
         /// Name of the pool.
@@ -58,6 +62,8 @@ impl fmt::Display for FindingSubject {
             Self::Port(name)
             | Self::Device(name)
             | Self::Pool(name)
+            | Self::Heap(name)
+            | Self::Ring(name)
             | Self::Interface(name)
             | Self::Recorded(name) => f.write_str(name),
             Self::Site { pool, site } => write!(f, "{pool} {site}"),
@@ -84,6 +90,7 @@ mod tests {
             (FindingSubject::Port("net_vhost0".into()), "net_vhost0"),
             (FindingSubject::Device("0000:03:00.0".into()), "0000:03:00.0"),
             (FindingSubject::Pool("mb".into()), "mb"),
+            (FindingSubject::Ring("out".into()), "out"),
             (FindingSubject::Interface("eth0".into()), "eth0"),
             (site, "mb app.c:18"),
             (FindingSubject::Lcore(2), "lcore 2"),

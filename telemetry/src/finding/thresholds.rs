@@ -13,6 +13,10 @@ pub struct Thresholds {
     pub pool_left_s: f64,
     /// Time to exhaustion of a pool that is critical, seconds.
     pub pool_left_critical_s: f64,
+    /// Time until a heap is full for a warning, seconds.
+    pub heap_left_s: f64,
+    /// Time until a heap is full that is critical, seconds.
+    pub heap_left_critical_s: f64,
     /// Tolerated missed packets per second.
     pub rx_missed_ps: f64,
     /// Share of the packets of a port whose loss by errors or discards is critical, 0 to 1.
@@ -52,6 +56,8 @@ impl Default for Thresholds {
             pool_used_critical: 0.98,
             pool_left_s: 300.0,
             pool_left_critical_s: 60.0,
+            heap_left_s: 3600.0,
+            heap_left_critical_s: 60.0,
             rx_missed_ps: 0.0,
             loss_ratio: 0.01,
             idle: Duration::from_secs(1),

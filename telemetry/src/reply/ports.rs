@@ -56,6 +56,8 @@ pub(crate) struct LinkReply {
 #[derive(Debug, Deserialize)]
 pub(crate) struct RxQueueInfo {
     pub(crate) nb_desc: UnsignedNumber,
+    /// The mempool of the queue.
+    pub(crate) mempool_name: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]

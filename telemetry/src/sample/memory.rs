@@ -29,6 +29,27 @@ pub struct PoolSample {
     /// Objects in the cache of each lcore, by lcore id, without empty caches; empty without libpmdscope and
     /// X-ray.
     pub lcore_caches: BTreeMap<u32, u64>,
+    /// Receive queues that get their mbufs from it, as far as they are known: from libpmdscope, X-ray, or
+    /// telemetry of DPDK 23.07 and later for some NICs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub feeds: Vec<FedQueue>,
+}
+
+/// A receive queue that gets its mbufs from a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FedQueue {
+    /// DPDK port id.
+    pub port: u16,
+    /// Queue number.
+    pub queue: u16,
+}
+
+impl PoolSample {
+    /// Whether it is known to feed a queue of this port.
+    pub fn feeds_port(&self, port: u16) -> bool {
+        self.feeds.iter().any(|fed| fed.port == port)
+    }
 }
 
 /// Source of the counts of a pool or ring.
@@ -94,6 +115,44 @@ pub struct RingSample {
     pub source: Option<CountSource>,
     /// High-water marks of the entries in use; `None` without libpmdscope and X-ray.
     pub high_water: Option<HighWater>,
+    /// Entries that were put in since the ring was created, modulo 2^32; `None` without X-ray.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enqueued: Option<u32>,
+    /// Entries that were taken out since the ring was created, modulo 2^32; `None` without X-ray.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dequeued: Option<u32>,
+    /// Whether it is for a single producer; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single_producer: Option<bool>,
+    /// Whether it is for a single consumer; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single_consumer: Option<bool>,
+    /// Whether its entries are mbufs; `None` without X-ray, or if it has few entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds_mbufs: Option<bool>,
+    /// Pool of these mbufs; `None` if they are of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Threads that refer to it on their stacks, if it is full; empty without X-ray.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<RingUserSample>,
+}
+
+/// A thread that refers to a ring on its stack, and so probably puts entries in or takes them out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RingUserSample {
+    /// Kernel thread id, as the app itself sees it.
+    pub tid: u32,
+    /// Name of the thread.
+    pub name: String,
+}
+
+impl RingSample {
+    /// Whether it is full, or nearly so: at least 90 % of its entries are in use.
+    pub fn is_full(&self) -> bool {
+        self.capacity > 0 && self.used.saturating_mul(10) >= self.capacity.saturating_mul(9)
+    }
 }
 
 /// Result of reading the memory of the app from outside (X-ray).
@@ -145,4 +204,26 @@ pub struct HeapSample {
     pub greatest_free: u64,
     /// Number of allocated blocks.
     pub allocations: u64,
+    /// Monotonic clock when it was read, nanoseconds; 0 in recordings of older versions.
+    #[serde(default)]
+    pub read_ns: u64,
+    /// Free hugepages of its NUMA node, from which it can grow, bytes; 0 if its memory is fixed, `None` if it is
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growable: Option<u64>,
+    /// Blocks of the same size, those that became most first; empty unless X-ray read a heap that grows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<HeapGroupSample>,
+}
+
+/// Allocated blocks of a heap that have the same size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HeapGroupSample {
+    /// Size of each block, bytes.
+    pub bytes_each: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// How many more there are than when they were last counted; `None` if that was the first time.
+    pub grown: Option<u64>,
 }

@@ -184,6 +184,10 @@ pub struct QueueSample {
     pub depth_high_water: Option<HighWater>,
     /// Number of descriptors of the queue; `None` if the driver does not report it.
     pub descriptors: Option<u64>,
+    /// Row of the pool that feeds a receive queue, in the table of pools of the same round; `None` if it is
+    /// unknown. [`PoolSample::feeds`](super::PoolSample::feeds) has the result.
+    #[serde(skip)]
+    pub pool_row: Option<usize>,
     /// Histogram of packets per burst: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and more. Empty if histograms
     /// were not requested.
     pub bursts: Vec<u64>,

@@ -58,7 +58,14 @@ impl MadeUpApp {
         address
     }
 
-    fn put_u64(&mut self, address: u64, value: u64) {
+    /// Memory of this length with a pointer at an offset; returns its address.
+    pub(crate) fn object(&mut self, bytes: u64, offset: u64, pointer: u64) -> u64 {
+        let address = self.zone(format!("object_{}", self.memzones.len()), bytes);
+        self.put_u64(address + offset, pointer);
+        address
+    }
+
+    pub(crate) fn put_u64(&mut self, address: u64, value: u64) {
         let begin = usize::try_from(address - BASE).unwrap();
         self.bytes[begin..begin + 8].copy_from_slice(&value.to_le_bytes());
     }

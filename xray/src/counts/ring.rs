@@ -10,6 +10,9 @@ use super::{ATTEMPTS, Counts, RING_ZONE, RingCount, read_words};
 /// `RTE_RING_NAMESIZE` in all releases: a name of a memzone without [`RING_ZONE`].
 const NAME_BYTES: usize = 29;
 
+/// `RTE_RING_SYNC_ST`
+const SINGLE_THREAD: u32 = 1;
+
 /// Words that are read of a ring: the producers' tail is read again after the consumers' tail, to
 /// detect whether it has moved.
 const WORDS: usize = 3;
@@ -18,8 +21,10 @@ const WORDS: usize = 3;
 struct Ring<'a> {
     zone: &'a Memzone,
     capacity: u32,
-    /// The last plausible counts, though perhaps not of one moment.
-    used: Option<u32>,
+    single_producer: bool,
+    single_consumer: bool,
+    /// The last plausible positions of producers and consumers, though perhaps not of one moment.
+    positions: Option<[u32; 2]>,
 }
 
 /// Adds the counts of these rings.
@@ -50,13 +55,21 @@ pub(super) fn count(
     }
     for ring in rings {
         let name = ring.zone.name.strip_prefix(RING_ZONE).unwrap_or_default().to_owned();
-        let Some(used) = ring.used else {
+        let Some([enqueued, dequeued]) = ring.positions else {
             let why = format!("its entries do not fit into its {}", ring.capacity);
             counts.problems.push(XrayError::implausible(format!("ring {name}"), why));
             continue;
         };
-        let (capacity, used) = (u64::from(ring.capacity), u64::from(used));
-        counts.rings.push(RingCount { name, capacity, used });
+        counts.rings.push(RingCount {
+            name,
+            capacity: u64::from(ring.capacity),
+            used: u64::from(enqueued.wrapping_sub(dequeued)),
+            address: ring.zone.address,
+            enqueued,
+            dequeued,
+            single_producer: ring.single_producer,
+            single_consumer: ring.single_consumer,
+        });
     }
     Ok(())
 }
@@ -68,11 +81,11 @@ fn words(target: &XrayTarget, zone: &Memzone) -> [Result<u64, XrayError>; WORDS]
 }
 
 impl Ring<'_> {
-    /// Stores the entries between producers and consumers; false if they have to be read again.
+    /// Stores the positions of producers and consumers; false if they have to be read again.
     fn take(&mut self, [before, consumer, after]: [u32; WORDS]) -> bool {
         let used = before.wrapping_sub(consumer);
         if used <= self.capacity {
-            self.used = Some(used);
+            self.positions = Some([before, consumer]);
         }
         before == after && used <= self.capacity
     }
@@ -84,7 +97,9 @@ fn headers<'a>(
     zones: &[&'a Memzone],
     counts: &mut Counts,
 ) -> Result<Vec<Ring<'a>>, XrayError> {
-    let length = usize::try_from(target.layout.ring.capacity).unwrap_or_default();
+    let layout = &target.layout.ring;
+    let last = layout.capacity.max(layout.prod_sync_type).max(layout.cons_sync_type);
+    let length = usize::try_from(last).unwrap_or_default();
     let length = length.saturating_add(size_of::<u32>());
     let addresses: Vec<u64> = zones.iter().map(|zone| zone.address).collect();
     let mut bytes = vec![0; length.saturating_mul(zones.len())];
@@ -138,5 +153,11 @@ fn ring<'a>(target: &XrayTarget, zone: &'a Memzone, header: &[u8]) -> Result<Rin
         let why = format!("a ring of size {size} with mask {mask} and capacity {capacity}");
         return implausible(why);
     }
-    Ok(Ring { zone, capacity, used: None })
+    Ok(Ring {
+        zone,
+        capacity,
+        single_producer: word(layout.prod_sync_type) == SINGLE_THREAD,
+        single_consumer: word(layout.cons_sync_type) == SINGLE_THREAD,
+        positions: None,
+    })
 }

@@ -155,6 +155,32 @@ pub(super) fn queue_memory(
     search.owned(ports)
 }
 
+/// The pool whose address is in the structure of each receive queue: its driver allocates from that. Queues
+/// whose structure has the addresses of several pools, or of none, are left out.
+pub(super) fn feeding_pools(target: &XrayTarget, ports: &[PortQueues], pools: &[u64]) -> Feeds {
+    let memory = target.memory.as_ref();
+    let elements = Elements::read(target);
+    let maps = memory.maps().unwrap_or_default();
+    let blocks = Blocks { elements: &elements, malloc: MallocHeaps::new(memory, &maps) };
+    let search = QueueSearch::new(target, &blocks, ports);
+    let mut feeds = Feeds::new();
+    for (structure, queue) in ports.iter().flat_map(PortQueues::structures) {
+        let Holder::RxQueue { port, queue } = queue else { continue };
+        let part = blocks.find(structure).and_then(|block| search.part(block, structure));
+        let Some(part) = part else { continue };
+        let fields = Fields::read(memory, part.start(), part.bytes());
+        let words = fields.iter().flat_map(Fields::words);
+        let named: BTreeSet<u64> = words.filter(|word| pools.contains(word)).collect();
+        if let (Some(pool), 1) = (named.first(), named.len()) {
+            feeds.insert((port, queue), *pool);
+        }
+    }
+    feeds
+}
+
+/// Address of the pool that feeds each receive queue, by port and queue.
+pub(super) type Feeds = BTreeMap<(u16, u16), u64>;
+
 /// Memory allocated in one piece: an element of the EAL's heap, or a chunk of the C library's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
@@ -484,6 +510,37 @@ mod tests {
         assert_eq!([of(near + 247), of(far), of(heap.data[9])], [rx(0), rx(0), rx(0)]);
         assert_eq!([of(other), of(of_both)], [rx(1), Some(Holder::PortDriver { port: 0 })]);
         assert_eq!([of(structure + 88), of(too_far), of(of_app)], [None, None, None]);
+    }
+
+    #[test]
+    fn the_pool_in_the_structure_of_a_queue_feeds_it() {
+        let mut heap = made();
+        let pools = [heap.data[11], heap.data[12]];
+        let write = |heap: &mut MadeHeap, queue: usize, at: u64, pool: u64| {
+            let address = heap.data[RX_QUEUES[queue]] + at;
+            heap.memory.write_u64(address, pool);
+        };
+        let fed = |heap: &MadeHeap| {
+            let zone = Memzone {
+                name: PORTS_ZONE.into(),
+                address: heap.data[PORTS],
+                bytes: 64 + 2 * LAYOUT.eth_dev_data.bytes,
+            };
+            let target = heap.target(vec![zone]);
+            feeding_pools(&target, &ports(&target), &pools)
+        };
+        assert_eq!(fed(&heap), Feeds::new());
+        write(&mut heap, 0, 0, pools[0]);
+        write(&mut heap, 1, 184, pools[1]);
+        assert_eq!(fed(&heap), [((0, 0), pools[0]), ((0, 1), pools[1])].into());
+        // The structure of another queue in the same element is not part of it.
+        let shared = heap.data[RX_QUEUES[0]];
+        heap.memory.write_u64(heap.data[RX_TABLE] + 8, shared + 64);
+        heap.memory.write_u64(shared + 72, pools[1]);
+        heap.memory.write_u64(heap.data[RX_TABLE], shared);
+        assert_eq!(fed(&heap), [((0, 0), pools[0]), ((0, 1), pools[1])].into());
+        write(&mut heap, 0, 32, pools[1]);
+        assert_eq!(fed(&heap), [((0, 1), pools[1])].into(), "one of two pools");
     }
 
     proptest! {

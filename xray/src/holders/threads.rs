@@ -47,6 +47,9 @@ const MOST_SEARCHED: u64 = 1 << 20;
 /// Variable with the lcore number of a thread: `RTE_PER_LCORE(_lcore_id)`.
 const LCORE_ID: &str = "per_lcore__lcore_id";
 
+/// Beginnings of the names of libraries with the list of threads: the C library and the dynamic linker.
+const LIBRARIES: [&str; 5] = ["ld-linux", "ld-2.", "libc.so", "libc-2.", "libpthread"];
+
 /// Further threads are not followed.
 const MOST_THREADS: usize = 1 << 16;
 
@@ -118,6 +121,38 @@ pub(super) fn stacks(
     owned
 }
 
+/// The ends of the stacks of these threads, where their first functions have their data: a poll loop is one of
+/// the first functions of its thread. At most this many bytes each, by thread id.
+pub(super) fn stack_ends(
+    memory: &dyn Memory,
+    maps: &[Mapping],
+    threads: &[AppThread],
+    most: u64,
+) -> Vec<(u32, AddressRange)> {
+    let tids: BTreeSet<u32> = threads.iter().map(|thread| thread.id).collect();
+    let is_library = |mapping: &&Mapping| {
+        let name = mapping.path.rsplit('/').next().unwrap_or_default();
+        mapping.writable && LIBRARIES.iter().any(|library| name.starts_with(library))
+    };
+    let data = maps.iter().filter(is_library).map(AddressRange::from);
+    let data: Vec<_> = data.filter_map(|data| data.chunks(MOST_SEARCHED).next()).collect();
+    let search = |layout| ThreadSearch { memory, maps, layout, tids: &tids }.run(&data);
+    let mut found = search(X86_64);
+    if found.is_empty() {
+        found = search(ARM64);
+    }
+    let end = |range: AddressRange| {
+        let begin = range.end().saturating_sub(most).max(range.start());
+        AddressRange::from(begin..range.end())
+    };
+    let of_thread = |found: &Found| Some((found.tid, end(found.stack?.split_at(found.pthread).0)));
+    let mut ends: Vec<_> = found.iter().filter_map(of_thread).collect();
+    let main = threads.iter().find(|thread| thread.is_main);
+    let stack = maps.iter().find(|mapping| mapping.path == "[stack]");
+    ends.extend(main.zip(stack).map(|(main, stack)| (main.id, end(stack.into()))));
+    ends
+}
+
 /// Thread-local storage of modules, by their numbers. The executable has the first, if it has any.
 fn thread_locals(modules: &[Module]) -> BTreeMap<u64, &ThreadLocals> {
     let numbered = modules.iter().filter_map(|module| {
@@ -130,7 +165,6 @@ fn thread_locals(modules: &[Module]) -> BTreeMap<u64, &ThreadLocals> {
 /// Data in which lists of threads can begin: that of the C library and of the dynamic linker; for a
 /// statically linked app its own.
 fn library_data(modules: &[Module]) -> Vec<AddressRange> {
-    const LIBRARIES: [&str; 5] = ["ld-linux", "ld-2.", "libc.so", "libc-2.", "libpthread"];
     let is_library = |module: &&Module| LIBRARIES.iter().any(|name| module.name.starts_with(name));
     let libraries: Vec<&Module> = modules.iter().filter(is_library).collect();
     let of_app = modules.iter().filter(|module| module.is_executable && libraries.is_empty());

@@ -181,13 +181,13 @@ fn a_peak_between_two_samples_is_in_the_high_water_mark() {
     let open = move |_: &DiscoveredApp| Ok(target.clone());
     let mut watcher = Watcher::new(found("app", 7), Arc::new(open));
     let pools = BTreeSet::new();
-    assert_eq!(watcher.read(&pools, Instant::now()).rings[0].1.ever, 0);
+    assert_eq!(watcher.read(&pools, Instant::now()).rings[0].high_water.ever, 0);
     let empty = u32::MAX - 2;
     running.memory.lock().write_u32(ring + tail, empty.wrapping_add(40));
     watcher.mark();
     running.memory.lock().write_u32(ring + tail, empty);
     let reading = watcher.read(&pools, Instant::now());
-    assert_eq!((reading.rings[0].0.used, reading.rings[0].1.ever), (0, 40));
+    assert_eq!((reading.rings[0].count.used, reading.rings[0].high_water.ever), (0, 40));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn rings_that_come_and_go_are_noticed_without_opening_the_app_anew() {
     let begun = Instant::now();
     let mut rings = |seconds| {
         let reading = watcher.read(&BTreeSet::new(), begun + Duration::from_secs(seconds));
-        reading.rings.into_iter().map(|(ring, _)| ring.name).collect::<Vec<_>>()
+        reading.rings.into_iter().map(|ring| ring.count.name).collect::<Vec<_>>()
     };
     assert_eq!(rings(0), ["backlog", "other"]);
     running.keep_memzones(0b01);

@@ -6,13 +6,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::DiscoveredApp;
-use pmdscope_telemetry::sample::{CorruptObjectSample, CorruptPoolSample, HighWater};
+use pmdscope_telemetry::sample::{
+    CorruptObjectSample, CorruptPoolSample, FedQueue, HeapGroupSample, HighWater, RingUserSample,
+};
 
 use super::marks::HighWaterMarks;
-use crate::counts::{Counts, PoolCount, RingCount, counts};
+use crate::counts::{Counts, PoolCount, RingCount, RingEntries, counts, entries};
 use crate::error::XrayError;
+use crate::holders::{HeapGroups, PoolFeeds, RingUsers};
 use crate::scan::{CorruptObject, CorruptPool, corrupt_pools};
-use crate::target::XrayTarget;
+use crate::target::{Pool, XrayTarget};
 
 /// Opens an app.
 pub(super) type Opener = Arc<dyn Fn(&DiscoveredApp) -> Result<XrayTarget, XrayError> + Send + Sync>;
@@ -30,6 +33,9 @@ const REFRESH: Duration = Duration::from_secs(30);
 /// Interval at which the free lists of pools are read.
 const CORRUPT_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Interval at which ports and pools are compared with those whose queues were read.
+const FEEDS_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Time between two attempts to open an app: the first, and the longest after several failures.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
@@ -38,6 +44,8 @@ const LAST_RETRY: Duration = Duration::from_secs(60);
 pub(super) struct Request {
     /// The pools that the app reports.
     pub(super) pools: BTreeSet<String>,
+    /// Memory that is allocated in the heaps of the EAL, bytes; `None` if the app reports none.
+    pub(super) allocated: Option<u64>,
     pub(super) reply: Sender<Reading>,
 }
 
@@ -45,10 +53,24 @@ pub(super) struct Request {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) pools: BTreeMap<String, (PoolCount, Option<HighWater>)>,
-    pub(super) rings: Vec<(RingCount, HighWater)>,
+    pub(super) rings: Vec<RingReading>,
     /// Why some could not be counted.
     pub(super) problem: Option<String>,
     pub(super) corrupt: Vec<CorruptPoolSample>,
+    /// Receive queues that get their mbufs from each pool, by name.
+    pub(super) feeds: BTreeMap<String, Vec<FedQueue>>,
+    /// Blocks of heaps that have grown, by name of the heap.
+    pub(super) heaps: BTreeMap<String, Vec<HeapGroupSample>>,
+}
+
+/// What is known of a ring.
+#[derive(Debug)]
+pub(super) struct RingReading {
+    pub(super) count: RingCount,
+    pub(super) high_water: HighWater,
+    pub(super) entries: Option<RingEntries>,
+    /// Threads that refer to it, if it is full.
+    pub(super) users: Vec<RingUserSample>,
 }
 
 impl Reading {
@@ -73,6 +95,13 @@ pub(super) struct Watcher {
     rings: HighWaterMarks,
     /// When the free lists were last read, and what was wrong with them then.
     corrupt: Option<(Instant, Vec<CorruptPoolSample>)>,
+    feeds: PoolFeeds,
+    /// When ports and pools were last compared with those of `feeds`.
+    feeds_read: Option<Instant>,
+    users: RingUsers,
+    heaps: HeapGroups,
+    /// Memory that was allocated in the heaps of the EAL at the last request.
+    allocated: Option<u64>,
 }
 
 impl Watcher {
@@ -88,6 +117,11 @@ impl Watcher {
             pools: HighWaterMarks::default(),
             rings: HighWaterMarks::default(),
             corrupt: None,
+            feeds: PoolFeeds::default(),
+            feeds_read: None,
+            users: RingUsers::default(),
+            heaps: HeapGroups::default(),
+            allocated: None,
         }
     }
 
@@ -104,10 +138,21 @@ impl Watcher {
                     let reading = self.read(&request.pools, Instant::now());
                     // The requester may have given up.
                     let _ = request.reply.send(reading);
+                    self.look_into_heaps(request.allocated);
                 }
                 Err(RecvTimeoutError::Timeout) => self.mark(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+        }
+    }
+
+    /// Counts the blocks of heaps if these grow. That may take longer than a sample, so it is done after it.
+    fn look_into_heaps(&mut self, allocated: Option<u64>) {
+        let before = std::mem::replace(&mut self.allocated, allocated);
+        if let Some(target) =
+            self.target.as_ref().filter(|_| before.is_some() && allocated > before)
+        {
+            self.heaps.refresh(target);
         }
     }
 
@@ -147,7 +192,12 @@ impl Watcher {
             read = self.counts();
         }
         match read {
-            Ok(counts) => Reading { corrupt: self.corrupt(now), ..self.reading(counts, pools) },
+            Ok(counts) => Reading {
+                corrupt: self.corrupt(now),
+                feeds: self.feeds(now),
+                heaps: self.heaps.groups().clone(),
+                ..self.reading(counts, pools)
+            },
             Err(problem) => Reading::failed(problem),
         }
     }
@@ -162,6 +212,18 @@ impl Watcher {
             self.corrupt = Some((now, found.into_iter().map(CorruptPoolSample::from).collect()));
         }
         self.corrupt.as_ref().map(|(_, found)| found.clone()).unwrap_or_default()
+    }
+
+    /// The receive queues that each pool feeds; ports are rarely configured anew.
+    fn feeds(&mut self, now: Instant) -> BTreeMap<String, Vec<FedQueue>> {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < FEEDS_INTERVAL;
+        if !self.feeds_read.is_some_and(is_recent)
+            && let Some(target) = &self.target
+        {
+            self.feeds.refresh(target);
+            self.feeds_read = Some(now);
+        }
+        self.feeds.feeds().clone()
     }
 
     /// The counts, or why there are none.
@@ -204,6 +266,17 @@ impl Watcher {
         self.target.is_some()
     }
 
+    /// What the entries of a ring are; who uses it, if it is full.
+    fn ring(&mut self, count: RingCount, pools: &[Pool]) -> RingReading {
+        let target = self.target.as_ref();
+        RingReading {
+            high_water: self.rings.of(&count.name).unwrap_or_default(),
+            entries: target.and_then(|target| entries(target, &count, pools)),
+            users: target.map(|target| self.users.of(target, &count)).unwrap_or_default(),
+            count,
+        }
+    }
+
     fn reading(&mut self, counts: Counts, pools: &BTreeSet<String>) -> Reading {
         self.take(&counts);
         let unread = counts.problems.iter().map(ToString::to_string);
@@ -219,13 +292,16 @@ impl Watcher {
             let high_water = self.pools.of(&pool.name);
             (pool.name.clone(), (pool, high_water))
         });
-        let rings = counts.rings.into_iter();
-        let rings = rings.map(|ring| (self.rings.of(&ring.name).unwrap_or_default(), ring));
+        let pools = pools.collect();
+        let headers: Vec<_> = self.target.iter().flat_map(XrayTarget::pools).flatten().collect();
+        let rings = counts.rings.into_iter().map(|count| self.ring(count, &headers)).collect();
         Reading {
-            pools: pools.collect(),
-            rings: rings.map(|(high_water, ring)| (ring, high_water)).collect(),
+            pools,
+            rings,
             problem,
             corrupt: Vec::new(),
+            feeds: BTreeMap::new(),
+            heaps: BTreeMap::new(),
         }
     }
 }
