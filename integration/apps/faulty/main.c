@@ -7,7 +7,11 @@
  * keeps them in structures of DPDK's libraries. Once the fault is there, it says so and stays so.
  *
  * Modes: cached (lcores that only free take all mbufs into their caches), double-free,
- * use-after-free, events (an event ring), tables (a hash, a reorder buffer, IP fragments).
+ * use-after-free, events (an event ring), tables (a hash, a reorder buffer, IP fragments),
+ * ring-blocked (the consumer of a ring waits for ever, and the pool is empty), ring-slow (it takes
+ * less than is put in), pools (the pool that feeds the port is empty, a larger one is half free),
+ * heap (rte_malloc() without rte_free()), wrappers (mbufs in blocks of malloc() that are lost, and
+ * others in a list of such blocks).
  */
 
 #include <signal.h>
@@ -23,6 +27,7 @@
 #include <rte_hash.h>
 #include <rte_ip_frag.h>
 #include <rte_lcore.h>
+#include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_reorder.h>
 #include <rte_ring.h>
@@ -34,6 +39,11 @@
 #define NB_EVENTS 40
 #define NB_IN_TABLE 24
 #define IDLE_US 100
+/* A slow consumer takes a burst in this time. */
+#define SLOW_US 20000
+#define NB_FEED 8
+#define BLOCK_BYTES 2048
+#define BLOCK_US 1000
 /* Time without a packet after which none will come. */
 #define DEAD_MS 300
 
@@ -91,6 +101,79 @@ consume(void *unused)
 	return 0;
 }
 
+/* Takes one burst, and holds it while it waits for ever. */
+static int
+take_and_wait(void *unused)
+{
+	struct rte_mbuf *mbufs[BURST];
+	unsigned int n = 0;
+
+	(void)unused;
+	while (!stopped && n == 0)
+		n = rte_ring_dequeue_burst(ring, (void **)mbufs, BURST, NULL);
+	while (!stopped)
+		rte_delay_us_sleep(SLOW_US);
+	rte_pktmbuf_free_bulk(mbufs, n);
+	return 0;
+}
+
+static int
+consume_slowly(void *unused)
+{
+	struct rte_mbuf *mbufs[BURST];
+
+	(void)unused;
+	while (!stopped) {
+		rte_pktmbuf_free_bulk(
+				mbufs, rte_ring_dequeue_burst(ring, (void **)mbufs, BURST, NULL));
+		rte_delay_us_sleep(SLOW_US);
+	}
+	return 0;
+}
+
+/* Puts what the port receives into the ring, as far as it has room. */
+static int
+produce(void *unused)
+{
+	struct rte_mbuf *mbufs[BURST];
+
+	(void)unused;
+	while (!stopped) {
+		const uint16_t n = rte_eth_rx_burst(0, 0, mbufs, BURST);
+		const unsigned int put = rte_ring_enqueue_burst(ring, (void **)mbufs, n, NULL);
+
+		rte_pktmbuf_free_bulk(mbufs + put, n - put);
+		rte_delay_us_sleep(IDLE_US);
+	}
+	return 0;
+}
+
+static int
+receive(void *unused)
+{
+	struct rte_mbuf *mbufs[BURST];
+
+	(void)unused;
+	while (!stopped) {
+		rte_pktmbuf_free_bulk(mbufs, rte_eth_rx_burst(0, 0, mbufs, 1));
+		rte_delay_us_sleep(BLOCK_US);
+	}
+	return 0;
+}
+
+static int
+allocate(void *unused)
+{
+	(void)unused;
+	while (!stopped) {
+		/* Lost on purpose. */
+		if (rte_malloc("lost", BLOCK_BYTES, 0) == NULL)
+			rte_delay_us_sleep(SLOW_US);
+		rte_delay_us_sleep(BLOCK_US);
+	}
+	return 0;
+}
+
 static void
 start_port(void)
 {
@@ -129,6 +212,57 @@ fill_caches(void)
 		sent = rte_ring_enqueue_burst(ring, (void **)mbufs, n, NULL);
 		rte_pktmbuf_free_bulk(mbufs + sent, n - sent);
 	}
+}
+
+static void
+run_pipeline(unsigned int entries, lcore_function_t *consumer)
+{
+	ring = rte_ring_create("to_worker", entries, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	require(ring != NULL, "rte_ring_create");
+	start_port();
+	require(rte_eal_remote_launch(produce, NULL, 1) == 0, "rte_eal_remote_launch");
+	require(rte_eal_remote_launch(consumer, NULL, 2) == 0, "rte_eal_remote_launch");
+}
+
+static void
+block_consumer(void)
+{
+	run_pipeline(4096, take_and_wait);
+	while (!stopped && rte_mempool_avail_count(pool) > 0)
+		rte_delay_us_sleep(IDLE_US);
+}
+
+static void
+slow_consumer(void)
+{
+	run_pipeline(512, consume_slowly);
+	while (!stopped && rte_ring_free_count(ring) > BURST)
+		rte_delay_us_sleep(IDLE_US);
+}
+
+/* Half of the large pool is in use, and all of the one that feeds the port. */
+static void
+empty_feeding_pool(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < NB_MBUFS / 2; i++)
+		(void)take();
+	flush();
+	pool = rte_pktmbuf_pool_create(
+			"feed", NB_FEED, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+	require(pool != NULL, "rte_pktmbuf_pool_create");
+	start_port();
+	for (i = 0; i < NB_FEED; i++)
+		kept[i] = take();
+	require(rte_eal_remote_launch(receive, NULL, 1) == 0, "rte_eal_remote_launch");
+}
+
+static void
+lose_heap(void)
+{
+	start_port();
+	require(rte_eal_remote_launch(allocate, NULL, 1) == 0, "rte_eal_remote_launch");
 }
 
 static void
@@ -258,6 +392,58 @@ fill_tables(void)
 	keep_fragments();
 }
 
+static struct wrapper {
+	struct rte_mbuf *m;
+	struct wrapper *next;
+	char pad[48];
+} *volatile wrappers;
+
+static struct wrapper *
+wrap(struct wrapper *next)
+{
+	struct wrapper *w = malloc(sizeof(*w));
+
+	require(w != NULL, "malloc");
+	w->m = take();
+	w->next = next;
+	return w;
+}
+
+/* Lost ones are in a ring, so that they refer to each other. */
+static __rte_noinline void
+lose_wrappers(void)
+{
+	struct wrapper *first = wrap(NULL), *last = first;
+	unsigned int i;
+
+	for (i = 1; i < NB_IN_TABLE; i++)
+		last = wrap(last);
+	first->next = last;
+}
+
+/* Overwrites what calls have left on the stack. */
+static __rte_noinline void
+clear_stack(void)
+{
+	volatile char old[8192];
+	size_t i;
+
+	for (i = 0; i < sizeof(old); i++)
+		old[i] = 0;
+}
+
+static void
+keep_and_lose_wrappers(void)
+{
+	unsigned int i;
+
+	lose_wrappers();
+	clear_stack();
+	for (i = 0; i < NB_IN_TABLE; i++)
+		wrappers = wrap(wrappers);
+	clear_stack();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -267,6 +453,11 @@ static const struct {
 	{ "use-after-free", use_after_free },
 	{ "events", queue_events },
 	{ "tables", fill_tables },
+	{ "ring-blocked", block_consumer },
+	{ "ring-slow", slow_consumer },
+	{ "pools", empty_feeding_pool },
+	{ "heap", lose_heap },
+	{ "wrappers", keep_and_lose_wrappers },
 };
 
 int

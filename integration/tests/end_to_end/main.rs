@@ -47,6 +47,7 @@ mod pdump_kill;
 mod peek;
 mod poll_threads;
 mod pool_counts;
+mod pool_faults;
 mod recorder;
 mod recording;
 mod reflector;
@@ -186,6 +187,7 @@ fn all_trials() -> Vec<Trial> {
         xray::trials(),
         xray_clean::trials(),
         xray_faults::trials(),
+        pool_faults::trials(),
         xray_holders::trials(),
         xray_hostile::trials(),
         xray_leaks::trials(),

@@ -21,15 +21,21 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("check_names_mbufs_used_after_free", Needs::Apps, use_after_free),
         trial("xray_counts_only_live_entries_of_an_event_ring", Needs::Apps, events),
         trial("xray_names_hashes_reorder_buffers_and_fragments", Needs::Apps, tables),
+        trial("xray_finds_mbufs_in_lost_blocks_of_malloc", Needs::Apps, wrappers),
     ]
 }
 
-/// Starts the app, and waits until its fault is there.
-fn start(scratch: &Scratch, mode: &str) -> Result<(String, Process)> {
+/// Starts the app with a port that always has packets, and waits until its fault is there.
+pub(crate) fn start(scratch: &Scratch, mode: &str) -> Result<(String, Process)> {
+    start_with(scratch, mode, "net_null0")
+}
+
+/// As [`start`], with this virtual device.
+pub(crate) fn start_with(scratch: &Scratch, mode: &str, vdev: &str) -> Result<(String, Process)> {
     let app = scratch.prefix("faulty");
     let mut command = Command::new(programs::faulty_app()?);
     command.args(["--lcores", "0@0,(1-7)@1", "--no-pci", "--no-huge", "-m", "64"]);
-    command.args(["--file-prefix", &app, "--vdev", "net_null0", "--", mode]);
+    command.args(["--file-prefix", &app, "--vdev", vdev, "--", mode]);
     let mut process = Process::spawn("faulty", &mut command, scratch.dir())?;
     wait_until("the fault", LIMIT, || {
         let ready = process.output().contains("from now on");
@@ -42,7 +48,7 @@ fn start(scratch: &Scratch, mode: &str) -> Result<(String, Process)> {
 }
 
 /// What `check` says of this kind; other findings are allowed.
-fn finding(scratch: &Scratch, app: &str, lint: &str) -> Result<Value> {
+pub(crate) fn finding(scratch: &Scratch, app: &str, lint: &str) -> Result<Value> {
     let check = pmdscope_json(scratch, &["check", "-a", app, "--json"], &[1])?;
     let findings = check["apps"][0]["findings"].as_array().context("findings")?;
     let found = findings.iter().find(|finding| finding["lint"] == lint);
@@ -112,5 +118,17 @@ fn tables(scratch: &Scratch) -> Result<()> {
     }
     let pool = &scan["pools"][0];
     ensure!(number(pool, "lost")? == 0, "{}", brief(&scan));
+    Ok(())
+}
+
+/// 24 mbufs are in blocks that refer to each other only, and 24 in blocks of a list.
+fn wrappers(scratch: &Scratch) -> Result<()> {
+    let (app, _process) = start(scratch, "wrappers")?;
+    let scan = scan(scratch, &app)?;
+    let pool = &scan["pools"][0];
+    ensure!(number(pool, "lost")? == 24, "{}", brief(&scan));
+    ensure!(number(pool, "lost_in_blocks")? == 24, "{}", brief(&scan));
+    let listed = held(&scan, |it| it["kind"] == "process_heap")?;
+    ensure!(listed == 24, "{listed} are held by blocks of a list: {}", brief(&scan));
     Ok(())
 }
