@@ -299,7 +299,6 @@ pub(super) mod tests {
                         queue: 1,
                         packets: 512,
                         descriptors: Some(512),
-                        pool_row: None,
                     }),
                     rx_missed_ps: Some(1_234.0),
                 },

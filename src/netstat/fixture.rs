@@ -165,6 +165,8 @@ pub(super) fn fleet(seconds: u64) -> FleetState {
             restarted: false,
             ports: Vec::new(),
             queues: Vec::new(),
+            heaps: Vec::new(),
+            rings: Vec::new(),
             pools: Vec::new(),
             lcores: Vec::new(),
             threads: Vec::new(),
