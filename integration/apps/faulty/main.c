@@ -228,7 +228,7 @@ static void
 block_consumer(void)
 {
 	run_pipeline(4096, take_and_wait);
-	while (!stopped && rte_mempool_avail_count(pool) > 0)
+	while (!stopped && rte_mempool_avail_count(pool) >= BURST)
 		rte_delay_us_sleep(IDLE_US);
 }
 
