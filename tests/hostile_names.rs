@@ -283,8 +283,9 @@ fn capture_file(path: &Path) {
         .unwrap();
     for name in ["one", "two"] {
         let (name, description, comment) = (named(name), named("device"), named("comment"));
-        let (filter, snaplen, linktype) = (named("udp"), 65535, ETHERNET);
-        let interface = CaptureInterface { name, description, filter, comment, snaplen, linktype };
+        let (filter, options, snaplen, linktype) = (named("udp"), Vec::new(), 65535, ETHERNET);
+        let interface =
+            CaptureInterface { name, description, filter, comment, options, snaplen, linktype };
         files.interface(&interface).unwrap();
     }
     let mut frame = vec![0; 42];
@@ -303,9 +304,21 @@ fn capture_file(path: &Path) {
     for interface in [0, 1] {
         let len = u32::try_from(frame.len()).unwrap();
         let (ns, dir, queue, lcore, weight, dropped, id) = (1, 1, None, None, 1, 0, 0);
-        let (data, comment) = (&frame[..], EVIL);
-        let packet =
-            Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment };
+        let (data, comment, options) = (&frame[..], EVIL, &[]);
+        let packet = Packet {
+            interface,
+            ns,
+            data,
+            len,
+            dir,
+            queue,
+            lcore,
+            weight,
+            dropped,
+            id,
+            comment,
+            options,
+        };
         files.packet(&packet).unwrap();
     }
     files.finish().unwrap();

@@ -201,6 +201,7 @@ pub fn write(
             dropped: 0,
             id: id as u64,
             comment: &comment(mbuf),
+            options: &[],
         })?;
     }
     let times = || mbufs.iter().map(|mbuf| mbuf.ns);
@@ -221,6 +222,7 @@ fn interface_of(app: &str, pool: &str, about: &str) -> CaptureInterface {
         description: format!("mbuf pool {pool} of {app}"),
         filter: String::new(),
         comment: about.to_owned(),
+        options: Vec::new(),
         snaplen: MAX_SNAPLEN,
         linktype: ETHERNET,
     }

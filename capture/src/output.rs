@@ -198,6 +198,7 @@ impl PacketOutput {
             description: device.map_or(String::new(), |known| known.device.clone()),
             filter: self.filter.clone(),
             comment: comment(self.outgoing, app.via),
+            options: Vec::new(),
             snaplen: self.snaplen,
             linktype: ETHERNET,
         })?;
@@ -248,6 +249,7 @@ impl PacketOutput {
             dropped: record.gap.into(),
             id: self.packets,
             comment: &sampling,
+            options: &[],
         };
         self.packets += 1;
         match data {
@@ -342,6 +344,7 @@ pub(crate) fn origin() -> SectionOrigin {
         hardware: model.unwrap_or(std::env::consts::ARCH).trim().to_owned(),
         os: format!("Linux {}", proc("/proc/sys/kernel/osrelease").trim()).trim().to_owned(),
         application: concat!("pmdscope ", env!("CARGO_PKG_VERSION")).to_owned(),
+        options: Vec::new(),
     }
 }
 

@@ -193,6 +193,7 @@ fn packet(data: &[u8]) -> Packet<'_> {
         dropped: 0,
         id: 0,
         comment: "",
+        options: &[],
     }
 }
 
@@ -203,6 +204,7 @@ fn begin(target: &mut dyn PacketSink) -> Result<(), SinkError> {
         description: String::new(),
         filter: String::new(),
         comment: String::new(),
+        options: Vec::new(),
         snaplen: 128,
         linktype: ETHERNET,
     })

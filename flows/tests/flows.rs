@@ -428,16 +428,18 @@ fn packet(frame: &[u8], ns: u64, weight: u32) -> Packet<'_> {
         dropped: 0,
         id: 0,
         comment: "",
+        options: &[],
     }
 }
 
 fn table() -> (FlowTable, pmdscope_flows::LatestSnapshot) {
     let (mut table, latest) = FlowTable::new(FlowTableSettings::default());
     table.section(&SectionOrigin::default()).unwrap();
-    let (description, filter, comment) = Default::default();
+    let (description, filter, comment, options) = Default::default();
     let name = "app:0".to_owned();
     let (snaplen, linktype) = (128, ETHERNET);
-    let interface = CaptureInterface { name, description, filter, comment, snaplen, linktype };
+    let interface =
+        CaptureInterface { name, description, filter, comment, options, snaplen, linktype };
     table.interface(&interface).unwrap();
     (table, latest)
 }

@@ -85,6 +85,7 @@ fn once(settings: &FileSettings, size: usize) -> Result<(f64, f64, f64, f64), Si
         description: String::new(),
         filter: String::new(),
         comment: String::new(),
+        options: Vec::new(),
         snaplen: MAX_SNAPLEN,
         linktype: ETHERNET,
     })?;
@@ -106,6 +107,7 @@ fn once(settings: &FileSettings, size: usize) -> Result<(f64, f64, f64, f64), Si
             dropped: 0,
             id,
             comment: "",
+            options: &[],
         })?;
     }
     let thread = cpu(ClockId::ThreadCPUTime) - thread;

@@ -11,6 +11,10 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
+    /// That of this machine.
+    pub(crate) const HOST: Self =
+        if cfg!(target_endian = "little") { Self::Little } else { Self::Big };
+
     /// Decodes a number of at most 8 bytes.
     pub(crate) fn number(self, bytes: &[u8]) -> u64 {
         let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);

@@ -18,6 +18,7 @@ pub mod file;
 pub mod filter;
 mod link_type;
 mod open_files;
+mod options;
 mod packet;
 pub mod pcapng;
 pub mod read;

@@ -18,6 +18,9 @@ pub struct SectionOrigin {
     pub os: String,
     /// The program that captured.
     pub application: String,
+    /// Comments and other options of the block in a pcapng file, which are written as they are: encoded in
+    /// the byte order of this machine, each padded to four bytes, without the end of options.
+    pub options: Vec<u8>,
 }
 
 /// One interface of a section; empty strings are not written.
@@ -31,6 +34,8 @@ pub struct CaptureInterface {
     pub filter: String,
     /// A note for the reader of the file.
     pub comment: String,
+    /// Further comments and other options, see [`SectionOrigin::options`].
+    pub options: Vec<u8>,
     /// Snap length: most bytes kept of a packet.
     pub snaplen: u32,
     /// Link type, as in pcap files; [`ETHERNET`] for every DPDK port.
@@ -65,6 +70,8 @@ pub struct PacketWith<'a, D> {
     pub id: u64,
     /// Comment about this packet; an empty one is not written.
     pub comment: &'a str,
+    /// Further comments and other options of its block in a pcapng file, see [`SectionOrigin::options`].
+    pub options: &'a [u8],
 }
 
 impl<'a, D> PacketWith<'a, D> {
@@ -83,6 +90,7 @@ impl<'a, D> PacketWith<'a, D> {
             dropped: self.dropped,
             id: self.id,
             comment: self.comment,
+            options: self.options,
         }
     }
 }

@@ -3,6 +3,7 @@
 // Packets have at most 256 KiB, blocks and options little more; a time is split into two halves.
 #![allow(clippy::cast_possible_truncation)]
 
+use crate::options::MAX_OPTION;
 use crate::packet::{
     CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, PacketWith, SectionOrigin,
 };
@@ -15,8 +16,6 @@ const PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const NANOSECONDS: u8 = 9;
-/// Longest value of an option: its length must fit into 16 bits after padding.
-const MAX_OPTION: usize = 0xfffc;
 
 /// A block being written at the end of a buffer.
 struct BlockBuilder<'a> {
@@ -94,6 +93,7 @@ pub fn write_section(out: &mut Vec<u8>, origin: &SectionOrigin) {
     block.text(2, &origin.hardware);
     block.text(3, &origin.os);
     block.text(4, &origin.application);
+    block.out.extend_from_slice(&origin.options);
     block.end_options();
 }
 
@@ -105,6 +105,7 @@ pub fn write_interface(out: &mut Vec<u8>, interface: &CaptureInterface) {
     block.u16(0);
     block.u32(interface.snaplen);
     block.text(1, &interface.comment);
+    block.out.extend_from_slice(&interface.options);
     block.text(2, &interface.name);
     block.text(3, &interface.description);
     block.option(9, &[NANOSECONDS]);
@@ -166,8 +167,18 @@ pub fn packet_size<D: PacketData>(packet: &PacketWith<'_, D>) -> usize {
     };
     let dropped = if packet.dropped > 0 { 12 } else { 0 };
     let queue = if packet.queue.is_some() { 8 } else { 0 };
+    let options = packet.options.len();
     // Head, flags, id, end of options, length.
-    HEAD_SIZE + packet.data.size().next_multiple_of(4) + comment + 8 + dropped + 12 + queue + 4 + 4
+    HEAD_SIZE
+        + packet.data.size().next_multiple_of(4)
+        + comment
+        + options
+        + 8
+        + dropped
+        + 12
+        + queue
+        + 4
+        + 4
 }
 
 /// Appends a packet.
@@ -212,6 +223,9 @@ fn put_head_and_tail<D: PacketData>(
     if !comment.is_empty() {
         fill.words([option(1, comment.len() as u16)]);
         fill.padded(comment);
+    }
+    if !packet.options.is_empty() {
+        fill.padded(packet.options);
     }
     let direction = match packet.dir {
         DIR_RX => 1,

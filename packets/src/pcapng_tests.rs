@@ -16,6 +16,7 @@ fn sample() -> Vec<u8> {
         hardware: "some CPU".into(),
         os: "Linux 6".into(),
         application: "pmdscope test".into(),
+        options: Vec::new(),
     };
     write_section(&mut out, &origin);
     for name in ["rte:0", "rte:1"] {
@@ -24,6 +25,7 @@ fn sample() -> Vec<u8> {
             description: "net_null0".into(),
             filter: "udp or arp".into(),
             comment: "a comment".into(),
+            options: Vec::new(),
             snaplen: MAX_SNAPLEN,
             linktype: ETHERNET,
         };
@@ -42,6 +44,7 @@ fn sample() -> Vec<u8> {
         dropped: 0,
         id: 0,
         comment: "",
+        options: &[],
     };
     write_packet(&mut out, &packet);
     let packet = Packet {
@@ -205,10 +208,16 @@ proptest! {
         id: u64,
         ns: u64,
         queue: Option<u16>,
+        more in proptest::collection::vec((any::<u16>(), proptest::collection::vec(any::<u8>(), 0..20)), 0..4),
     ) {
+        let mut options = Vec::new();
+        for (code, value) in &more {
+            crate::options::append(&mut options, code | 0x100, value);
+        }
         let packet = Packet {
             interface: 3, ns, data: &data, len: 1500, dir: DIR_TX, queue, lcore: None, weight: 1, dropped, id,
             comment: &comment,
+            options: &options,
         };
         let mut out = vec![0xee; packet_size(&packet)];
         put_packet(&mut out, &packet);
@@ -227,5 +236,9 @@ proptest! {
         prop_assert_eq!(value(5), Some(id.to_le_bytes().to_vec()));
         let number = queue.map(|queue| u32::from(queue).to_le_bytes().to_vec());
         prop_assert_eq!(value(6), number);
+        let others = block.options.iter().filter(|option| option.code.0 & 0x100 != 0);
+        let others = others.map(|option| (option.code.0, option.value[..option.len.into()].to_vec()));
+        let given = more.into_iter().map(|(code, value)| (code | 0x100, value));
+        prop_assert_eq!(others.collect::<Vec<_>>(), given.collect::<Vec<_>>());
     }
 }

@@ -296,6 +296,7 @@ mod tests {
                 dropped: 0,
                 id,
                 comment: "",
+                options: &[],
             };
             recorder.packet(&packet).unwrap();
         }

@@ -51,6 +51,7 @@ fn interface(name: &str) -> CaptureInterface {
         description: String::new(),
         filter: String::new(),
         comment: String::new(),
+        options: Vec::new(),
         snaplen: 262_144,
         linktype: ETHERNET,
     }
@@ -77,6 +78,7 @@ fn packet(data: &[u8], ns: u64) -> Packet<'_> {
         dropped: 0,
         id: 0,
         comment: "",
+        options: &[],
     }
 }
 

@@ -24,6 +24,7 @@ fn interface(name: &str) -> CaptureInterface {
         description: "net_null0".to_owned(),
         filter: String::new(),
         comment: String::new(),
+        options: Vec::new(),
         snaplen: MAX_SNAPLEN,
         linktype: ETHERNET,
     }
@@ -42,6 +43,7 @@ fn packet(id: u64, data: &[u8]) -> Packet<'_> {
         dropped: 0,
         id,
         comment: "",
+        options: &[],
     }
 }
 

@@ -54,6 +54,7 @@ impl PcapHeader {
             description: String::new(),
             filter: String::new(),
             comment: String::new(),
+            options: Vec::new(),
             snaplen: self.snaplen,
             linktype: self.linktype,
         }
@@ -90,6 +91,7 @@ impl PcapHeader {
             dropped: 0,
             id,
             comment: "",
+            options: &[],
         })
     }
 }

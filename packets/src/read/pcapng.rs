@@ -9,6 +9,7 @@ use pcap_parser::{
 
 use super::item::FileItem;
 use super::{ByteOrder, SECOND};
+use crate::options::{self, COMMENT};
 use crate::packet::{
     CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, MAX_SNAPLEN, Packet, SectionOrigin,
 };
@@ -31,6 +32,52 @@ pub(super) const BLOCK_MAX: u32 = 16 << 20;
 const OLD_HEAD: usize = 28;
 
 const NONSENSE: &str = "a block has no sense";
+
+/// The options of a kind of block, by their codes.
+struct BlockOptions {
+    /// Those that are fields of ours, besides a comment; times of interfaces are converted.
+    fields: &'static [u16],
+    /// The first comment is a field as well.
+    has_comment: bool,
+    /// Numbers, which depend on the byte order.
+    numbers: &'static [u16],
+    /// Texts, addresses and the like, which do not.
+    bytes: &'static [u16],
+}
+
+const SECTION_BLOCK: BlockOptions =
+    BlockOptions { fields: &[2, 3, 4], has_comment: false, numbers: &[], bytes: &[] };
+/// Numbers are speeds and the time zone.
+const INTERFACE_BLOCK: BlockOptions = BlockOptions {
+    fields: &[2, 3, 9, 11, 14],
+    has_comment: true,
+    numbers: &[8, 10, 16, 17],
+    bytes: &[4, 5, 6, 7, 12, 13, 15, 18],
+};
+/// Bytes are hashes and verdicts.
+const PACKET_BLOCK: BlockOptions =
+    BlockOptions { fields: &[2, 4, 5, 6], has_comment: true, numbers: &[], bytes: &[3, 7] };
+
+const END: u16 = 0;
+/// Custom options, which begin with the number of a vendor; and those that must not be copied.
+const CUSTOM_TEXT: u16 = 2988;
+const CUSTOM: u16 = 2989;
+const NOT_COPIED_TEXT: u16 = 19372;
+const NOT_COPIED: u16 = 19373;
+
+/// The comment of a packet, and further options.
+#[derive(Debug, Default)]
+pub(super) struct PacketTexts {
+    comment: String,
+    options: Vec<u8>,
+}
+
+impl PacketTexts {
+    fn clear(&mut self) {
+        self.comment.clear();
+        self.options.clear();
+    }
+}
 
 /// Time format and snap length of an interface.
 #[derive(Clone, Copy, Debug)]
@@ -108,23 +155,26 @@ impl SectionReader {
         Ok(())
     }
 
-    /// Parses a complete block. A comment is written into `comment`.
+    /// Parses a complete block. Comments and other options of a packet are written into `texts`.
     pub(super) fn item<'a>(
         &self,
         block: &'a [u8],
         id: u64,
-        comment: &'a mut String,
+        texts: &'a mut PacketTexts,
     ) -> Result<FileItem<'a>, &'static str> {
-        comment.clear();
+        texts.clear();
         if self.order.u32_at(block, 0) == OLD_PACKET {
             return self.old_packet(block, id).map(FileItem::Packet);
         }
         match self.parse(block)? {
-            Block::SectionHeader(section) => Ok(FileItem::Section(origin(&section))),
+            Block::SectionHeader(section) => Ok(FileItem::Section(self.origin(&section))),
             Block::InterfaceDescription(found) => Ok(FileItem::Interface(self.interface(&found))),
-            Block::EnhancedPacket(found) => self.packet(&found, id, comment).map(FileItem::Packet),
+            Block::EnhancedPacket(found) => self.packet(&found, id, texts).map(FileItem::Packet),
             Block::SimplePacket(found) => self.simple_packet(&found, id).map(FileItem::Packet),
-            Block::InterfaceStatistics(found) => self.statistics(&found).map(FileItem::Statistics),
+            // Statistics of an interface that is not there say nothing about the others.
+            Block::InterfaceStatistics(found) => {
+                Ok(self.statistics(&found).map_or(FileItem::Other, FileItem::Statistics))
+            }
             _ => Ok(FileItem::Other),
         }
     }
@@ -155,7 +205,8 @@ impl SectionReader {
             name: text(options, 2),
             description: text(options, 3),
             filter: filter.map_or(String::new(), |text| clean(text).into_owned()),
-            comment: text(options, 1),
+            comment: text(options, COMMENT),
+            options: self.passed_on(options, &INTERFACE_BLOCK),
             snaplen: self.known(interface).snaplen,
             linktype: u16::try_from(interface.linktype.0).unwrap_or_default(),
         }
@@ -165,12 +216,13 @@ impl SectionReader {
         &self,
         packet: &EnhancedPacketBlock<'a>,
         id: u64,
-        comment: &'a mut String,
+        texts: &'a mut PacketTexts,
     ) -> Result<Packet<'a>, &'static str> {
         let number = |code| Some(self.order.number(option(&packet.options, code)?));
-        if let Some(text) = option(&packet.options, 1) {
-            comment.push_str(&clean(text));
+        if let Some(text) = option(&packet.options, COMMENT) {
+            texts.comment.push_str(&clean(text));
         }
+        self.pass_on(&packet.options, &PACKET_BLOCK, &mut texts.options);
         let (interface, known) = self.find(packet.if_id)?;
         Ok(Packet {
             interface,
@@ -187,7 +239,8 @@ impl SectionReader {
             weight: 1,
             dropped: number(4).unwrap_or(0),
             id: number(5).unwrap_or(id),
-            comment,
+            comment: &texts.comment,
+            options: &texts.options,
         })
     }
 
@@ -213,6 +266,7 @@ impl SectionReader {
             dropped: 0,
             id,
             comment: "",
+            options: &[],
         })
     }
 
@@ -235,21 +289,19 @@ impl SectionReader {
             dropped,
             id,
             comment: "",
+            options: &[],
         })
     }
 
-    fn statistics(
-        &self,
-        found: &InterfaceStatisticsBlock<'_>,
-    ) -> Result<InterfaceStatistics, &'static str> {
-        let (interface, known) = self.find(found.if_id)?;
+    fn statistics(&self, found: &InterfaceStatisticsBlock<'_>) -> Option<InterfaceStatistics> {
+        let (interface, known) = self.find(found.if_id).ok()?;
         let number = |code| Some(self.order.number(option(&found.options, code)?));
         let end_ns = known.ns(found.ts_high, found.ts_low);
         let time = |code| {
             let value = option(&found.options, code).filter(|value| value.len() == 8)?;
             Some(known.ns(self.order.u32_at(value, 0), self.order.u32_at(value, 4)))
         };
-        Ok(InterfaceStatistics {
+        Some(InterfaceStatistics {
             interface,
             start_ns: time(2).unwrap_or(end_ns),
             end_ns: time(3).unwrap_or(end_ns),
@@ -260,15 +312,56 @@ impl SectionReader {
         })
     }
 
+    fn origin(&self, section: &SectionHeaderBlock<'_>) -> SectionOrigin {
+        let text = |code| text(&section.options, code);
+        SectionOrigin {
+            hardware: text(2),
+            os: text(3),
+            application: text(4),
+            options: self.passed_on(&section.options, &SECTION_BLOCK),
+        }
+    }
+
+    /// Returns the options of a block that are passed on, see [`Self::pass_on`].
+    fn passed_on(&self, found: &[PcapNGOption<'_>], block: &BlockOptions) -> Vec<u8> {
+        let mut options = Vec::new();
+        self.pass_on(found, block, &mut options);
+        options
+    }
+
+    /// Appends the options of a block, except those that are fields of ours, in the byte order of this
+    /// machine. Options that must not be copied are left out, as are those of unknown form in a file of
+    /// another byte order.
+    fn pass_on(&self, found: &[PcapNGOption<'_>], block: &BlockOptions, out: &mut Vec<u8>) {
+        let mut is_field = block.has_comment;
+        for option in found {
+            let code = option.code.0;
+            let Some(value) = option.value.get(..option.len.into()) else { continue };
+            match (code, value.split_first_chunk::<4>()) {
+                (COMMENT, _) if std::mem::take(&mut is_field) => {}
+                (COMMENT, _) => options::append(out, code, clean(value).as_bytes()),
+                (END | NOT_COPIED_TEXT | NOT_COPIED, _) => {}
+                _ if block.fields.contains(&code) => {}
+                (CUSTOM_TEXT | CUSTOM, Some((vendor, rest))) => {
+                    let vendor = self.order.u32_at(vendor, 0).to_ne_bytes();
+                    options::append(out, code, &[&vendor, rest].concat());
+                }
+                _ if block.numbers.contains(&code) && self.order != ByteOrder::HOST => {
+                    let swapped = value.iter().rev().copied().collect::<Vec<_>>();
+                    options::append(out, code, &swapped);
+                }
+                _ if self.order == ByteOrder::HOST || block.bytes.contains(&code) => {
+                    options::append(out, code, value);
+                }
+                _ => {}
+            }
+        }
+    }
+
     fn find(&self, interface: u32) -> Result<(u32, &InterfaceFormat), &'static str> {
         let known = self.interfaces.get(interface as usize);
         known.map(|known| (interface, known)).ok_or("a block is of an interface that is not there")
     }
-}
-
-fn origin(section: &SectionHeaderBlock<'_>) -> SectionOrigin {
-    let text = |code| text(&section.options, code);
-    SectionOrigin { hardware: text(2), os: text(3), application: text(4) }
 }
 
 /// Returns the captured bytes of a packet, without padding.

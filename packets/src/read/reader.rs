@@ -10,7 +10,7 @@ use super::ByteOrder;
 use super::input::FileInput;
 use super::item::FileItem;
 use super::pcap::{self, PcapHeader};
-use super::pcapng::{self, SectionReader};
+use super::pcapng::{self, PacketTexts, SectionReader};
 use crate::packet::{MAX_SNAPLEN, SectionOrigin};
 
 /// First bytes of files.
@@ -115,7 +115,7 @@ pub struct FileReader {
     /// Number of packets before this item.
     packets: u64,
     at_packet: bool,
-    comment: String,
+    texts: PacketTexts,
 }
 
 impl fmt::Debug for FileReader {
@@ -164,8 +164,8 @@ impl FileReader {
             return Err(ReadError::Io { name, source });
         }
         let format = InputFormat::Pcapng(SectionReader::default());
-        let (packets, at_packet, comment) = (0, false, String::new());
-        let mut reader = Self { name, input, format, block, packets, at_packet, comment };
+        let (packets, at_packet, texts) = (0, false, PacketTexts::default());
+        let mut reader = Self { name, input, format, block, packets, at_packet, texts };
         let reversed = [3, 2, 1, 0].map(|at| reader.block.get(at).copied().unwrap_or_default());
         match reader.block.as_slice() {
             [] => Err(ReadError::Empty(reader.name)),
@@ -233,7 +233,7 @@ impl FileReader {
     /// # Errors
     /// Fails if the item is malformed.
     pub fn item(&mut self) -> Result<FileItem<'_>, ReadError> {
-        let Self { name, format, block, packets, at_packet, comment, .. } = self;
+        let Self { name, format, block, packets, at_packet, texts, .. } = self;
         let item = match format {
             InputFormat::Pcap { begun: 1, .. } => Ok(FileItem::Section(SectionOrigin::default())),
             InputFormat::Pcap { header, begun: 2 } => Ok(FileItem::Interface(header.interface())),
@@ -241,7 +241,7 @@ impl FileReader {
                 header.packet(block, *packets).map(FileItem::Packet)
             }
             InputFormat::Pcapng(_) if block.is_empty() => Ok(FileItem::Other),
-            InputFormat::Pcapng(section) => section.item(block, *packets, comment),
+            InputFormat::Pcapng(section) => section.item(block, *packets, texts),
         };
         *at_packet = matches!(item, Ok(FileItem::Packet(_)));
         item.map_err(|reason| ReadError::Broken {

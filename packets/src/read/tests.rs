@@ -19,6 +19,7 @@ use crate::sink::{NullSink, PacketSink, SinkError, SinkProgress};
 
 mod filters;
 mod merged;
+mod options;
 
 const NS: u64 = 1_780_000_000_123_456_789;
 
@@ -39,6 +40,7 @@ fn interface(name: &str) -> CaptureInterface {
         description: "net_null0".into(),
         filter: "not arp".into(),
         comment: "of a test".into(),
+        options: Vec::new(),
         snaplen: 1000,
         linktype: ETHERNET,
     }
@@ -58,6 +60,7 @@ fn sample() -> Vec<u8> {
         hardware: "a CPU".into(),
         os: "Linux".into(),
         application: application.into(),
+        options: Vec::new(),
     };
     write_section(&mut out, &origin("first"));
     write_interface(&mut out, &interface("rte:0"));
@@ -75,6 +78,7 @@ fn sample() -> Vec<u8> {
         dropped: 7,
         id: 41,
         comment: "look here",
+        options: &[],
     };
     write_packet(&mut out, &first);
     let data = frame(80);

@@ -199,8 +199,22 @@ impl BlockReader {
         *bytes = rest;
         self.before = PreviousRecord { ns, id: id.wrapping_add(1), interface, queue, weight };
         let comment = std::str::from_utf8(comment).unwrap_or_default();
-        let (dir, lcore) = (flags & DIR, None);
-        Some(Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment })
+        // Packets of captures have no other options.
+        let (dir, lcore, options) = (flags & DIR, None, &[][..]);
+        Some(Packet {
+            interface,
+            ns,
+            data,
+            len,
+            dir,
+            queue,
+            lcore,
+            weight,
+            dropped,
+            id,
+            comment,
+            options,
+        })
     }
 }
 

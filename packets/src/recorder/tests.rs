@@ -60,6 +60,7 @@ impl Owned {
             dropped: self.dropped,
             id: self.id,
             comment: &self.comment,
+            options: &[],
         }
     }
 }
@@ -198,6 +199,7 @@ fn interface(name: &str) -> CaptureInterface {
         description: String::new(),
         filter: String::new(),
         comment: "known".to_owned(),
+        options: Vec::new(),
         snaplen: 262_144,
         linktype: ETHERNET,
     }

@@ -147,6 +147,7 @@ mod tests {
             dropped: 0,
             id: 0,
             comment: "",
+            options: &[],
         };
         for _ in 0..10 {
             both.packet(&packet).unwrap();

@@ -260,6 +260,7 @@ mod tests {
             description: String::new(),
             filter: String::new(),
             comment: String::new(),
+            options: Vec::new(),
             snaplen: 0,
             linktype: 1,
         }
@@ -268,7 +269,21 @@ mod tests {
     fn packet(interface: u32, data: &[u8]) -> Packet<'_> {
         let len = u32::try_from(data.len()).unwrap();
         let (ns, dir, queue, lcore, weight, dropped, id, comment) = (0, 1, None, None, 1, 0, 0, "");
-        Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment }
+        let options = &[];
+        Packet {
+            interface,
+            ns,
+            data,
+            len,
+            dir,
+            queue,
+            lcore,
+            weight,
+            dropped,
+            id,
+            comment,
+            options,
+        }
     }
 
     #[test]

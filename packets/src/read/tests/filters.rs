@@ -101,6 +101,7 @@ fn a_filter_need_not_fit_a_link_type_without_packets() {
         dropped: 0,
         id: 0,
         comment: "",
+        options: &[],
     };
     write_packet(&mut file, &eth);
     assert_eq!(counted(file.clone(), "udp"), 1);

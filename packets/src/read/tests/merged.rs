@@ -30,6 +30,7 @@ fn file(names: [&str; 2], times: &[u64], dropped: Option<u64>) -> Vec<u8> {
             dropped: 0,
             id,
             comment: "",
+            options: &[],
         };
         write_packet(&mut out, &packet);
     }

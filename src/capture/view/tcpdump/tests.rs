@@ -69,6 +69,7 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
             description: String::new(),
             filter: String::new(),
             comment: String::new(),
+            options: Vec::new(),
             snaplen: 262_144,
             linktype: 1,
         };
@@ -78,9 +79,21 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
         let dir = if id % 2 == 0 { DIR_RX } else { DIR_TX };
         let (len, ns) = (data.len() as u32, NS + id as u64 * 1_500);
         let (id, queue, lcore, weight, dropped, comment) = (id as u64, None, None, 1, 0, "");
-        let interface = (id % 2) as u32;
-        let packet =
-            Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment };
+        let (interface, options) = ((id % 2) as u32, &[]);
+        let packet = Packet {
+            interface,
+            ns,
+            data,
+            len,
+            dir,
+            queue,
+            lcore,
+            weight,
+            dropped,
+            id,
+            comment,
+            options,
+        };
         view.packet(&packet).unwrap();
     }
     view.finish().unwrap();
