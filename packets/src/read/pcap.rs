@@ -14,8 +14,18 @@ const MODIFIED_RECORD_SIZE: usize = 24;
 /// equal otherwise.
 const MODIFIED: [[u8; 4]; 2] = [[0xa1, 0xb2, 0xcd, 0x34], [0x34, 0xcd, 0xb2, 0xa1]];
 const CLASSIC: [[u8; 4]; 2] = [[0xa1, 0xb2, 0xc3, 0xd4], [0xd4, 0xc3, 0xb2, 0xa1]];
-/// Offset of the captured length in a record.
-const CAPLEN: usize = 8;
+/// Offset of the two lengths in a record: that of the captured bytes comes first.
+const LENGTHS: usize = 8;
+
+/// Order of the two lengths in a record, as libpcap takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LengthOrder {
+    CapturedFirst,
+    /// Versions before 2.3, and 543 of DG/UX.
+    CapturedLast,
+    /// Version 2.3, in which programs wrote either: the smaller one is that of the captured bytes.
+    Either,
+}
 
 /// The header of a file.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +37,7 @@ pub(super) struct PcapHeader {
     snaplen: u32,
     /// Length of a record header.
     record_size: usize,
+    length_order: LengthOrder,
 }
 
 impl PcapHeader {
@@ -44,6 +55,11 @@ impl PcapHeader {
             unit: if header.is_nanosecond_precision() { 1 } else { 1000 },
             linktype,
             snaplen: snaplen.min(MAX_SNAPLEN),
+            length_order: match (header.version_major, header.version_minor) {
+                (2, ..3) | (543, _) => LengthOrder::CapturedLast,
+                (2, 3) => LengthOrder::Either,
+                _ => LengthOrder::CapturedFirst,
+            },
             record_size: if modified.is_some() { MODIFIED_RECORD_SIZE } else { RECORD_SIZE },
         })
     }
@@ -71,19 +87,30 @@ impl PcapHeader {
 
     /// Returns the length of the packet after a record header.
     pub(super) fn caplen(&self, record: &[u8]) -> u32 {
-        self.order.u32_at(record, CAPLEN)
+        let [captured, _] = self.lengths(record);
+        captured
+    }
+
+    /// Returns the captured length, and that on the wire.
+    fn lengths(&self, record: &[u8]) -> [u32; 2] {
+        let [first, second] = [LENGTHS, LENGTHS + 4].map(|at| self.order.u32_at(record, at));
+        match self.length_order {
+            LengthOrder::CapturedLast => [second, first],
+            LengthOrder::Either if first > second => [second, first],
+            _ => [first, second],
+        }
     }
 
     /// Returns the packet of a complete record.
     pub(super) fn packet<'a>(&self, record: &'a [u8], id: u64) -> Result<Packet<'a>, &'static str> {
         let word = |at| self.order.u32_at(record, at);
-        let caplen = self.caplen(record);
+        let [caplen, len] = self.lengths(record);
         let data = record.get(self.record_size..).and_then(|data| data.get(..caplen as usize));
         Ok(Packet {
             interface: 0,
             ns: u64::from(word(0)) * SECOND + u64::from(word(4)) * self.unit,
             data: data.ok_or("a packet has no sense")?,
-            len: word(12).max(caplen),
+            len: len.max(caplen),
             dir: 0,
             queue: None,
             lcore: None,

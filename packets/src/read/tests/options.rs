@@ -201,3 +201,32 @@ fn statistics_of_an_interface_that_is_not_there_end_nothing() {
     assert!(report.failure.is_none(), "{report:?}");
     assert_eq!(packets(&notes).len(), 8);
 }
+
+#[test]
+fn lengths_of_old_versions_of_pcap_are_in_another_order() {
+    for (version, lengths, is_read) in [
+        ([2, 2], [100, 43], true),
+        ([2, 1], [100, 43], true),
+        ([2, 3], [100, 43], true),
+        ([2, 3], [43, 100], true),
+        ([2, 4], [43, 100], true),
+        ([2, 4], [100, 43], false),
+    ] {
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            let word = |word: u32| order.bytes_of_u32(word);
+            let mut file = word(0xa1b2_c3d4).to_vec();
+            file.extend(version.into_iter().flat_map(|number| order.bytes_of_u16(number)));
+            file.extend([0, 0, 65_535, 1].into_iter().flat_map(word));
+            for seconds in [7, 8] {
+                file.extend([seconds, 500, lengths[0], lengths[1]].into_iter().flat_map(word));
+                file.extend(frame(53));
+            }
+            let (notes, report) = replay(file, settings()).unwrap();
+            assert_eq!(report.failure.is_none(), is_read, "{version:?} {lengths:?} {report:?}");
+            if is_read {
+                assert_eq!(notes.lines[2], "packet 0 on 0 at 7000500000: 43/100 0 None -0 ");
+                assert_eq!(packets(&notes).len(), 2);
+            }
+        }
+    }
+}
