@@ -76,6 +76,8 @@ pub struct CaptureFiles {
     after_end: u64,
     /// Lost packets with another link type than the classic pcap file.
     other_linktypes: u64,
+    /// Lost packets with times that pcap does not have.
+    too_late: u64,
     /// The last file is complete.
     complete: bool,
     finished: bool,
@@ -151,6 +153,7 @@ impl CaptureFiles {
             lost: 0,
             after_end: 0,
             other_linktypes: 0,
+            too_late: 0,
             complete: false,
             finished: false,
         })
@@ -393,6 +396,9 @@ impl PacketSink for CaptureFiles {
             return Err(self.refused("the thread that writes has panicked"));
         }
         self.queue.check()?;
+        if self.too_late > 0 {
+            return Err(SinkError::TooLate { name: self.name.clone(), packets: self.too_late });
+        }
         match (self.other_linktypes, self.header) {
             (packets @ 1.., Some((linktype, _))) => {
                 Err(SinkError::OtherLinkTypes { name: self.name.clone(), linktype, packets })

@@ -48,6 +48,17 @@ pub enum SinkError {
         /// Number of packets of other link types.
         packets: u64,
     },
+    /// Everything was written except packets with times that the format does not have.
+    #[error(
+        "{name} is without the packets after the year 2106 ({packets}): pcap has no such times; write pcapng \
+         (--pcapng)"
+    )]
+    TooLate {
+        /// Name of the file.
+        name: String,
+        /// Number of packets with such times.
+        packets: u64,
+    },
     /// The system refused a write.
     #[error("cannot write to {name}")]
     Write {

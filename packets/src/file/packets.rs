@@ -58,6 +58,10 @@ impl CaptureFiles {
             self.other_linktypes += 1;
             return Ok(false);
         }
+        if matches!(self.format, FileFormat::Pcap { .. }) && !pcap::has_time(packet.ns) {
+            self.too_late += 1;
+            return Ok(false);
+        }
         let shared =
             packet.data.shared().filter(|data| data.size() >= LARGE && self.queue.shares());
         let there = match &shared {

@@ -11,6 +11,11 @@ const HEADER_SIZE: usize = 24;
 /// Length of a record header.
 pub(super) const RECORD_SIZE: usize = 16;
 
+/// Returns whether a record can have this time: seconds have 32 bits, and last until 2106.
+pub(super) fn has_time(ns: u64) -> bool {
+    u32::try_from(ns / 1_000_000_000).is_ok()
+}
+
 /// Returns the header of a file.
 pub(super) fn header(nanos: bool, snaplen: u32, linktype: u16) -> Vec<u8> {
     let magic = if nanos { NANOSECONDS_MAGIC } else { MICROSECONDS_MAGIC };
@@ -37,7 +42,7 @@ pub(super) fn put_packet<D: PacketData>(out: &mut [u8], packet: &PacketWith<'_, 
 }
 
 /// Writes the header of a record.
-#[allow(clippy::cast_possible_truncation)] // Seconds are unsigned, and last until 2106.
+#[allow(clippy::cast_possible_truncation)] // Times beyond the seconds of pcap are refused before.
 pub(super) fn put_head<D: PacketData>(head: &mut [u8], packet: &PacketWith<'_, D>, nanos: bool) {
     let (seconds, rest) = (packet.ns / 1_000_000_000, (packet.ns % 1_000_000_000) as u32);
     let fraction = if nanos { rest } else { rest / 1000 };

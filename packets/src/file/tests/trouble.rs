@@ -346,3 +346,25 @@ fn any_number_of_drops_can_be_told() {
     }
     assert!(matches!(files.finish(), Err(SinkError::OtherLinkTypes { packets: 3, .. })));
 }
+
+#[test]
+fn times_that_pcap_does_not_have_are_counted_and_told() {
+    let (_dir, path) = in_dir("out.pcap");
+    let last = (u64::from(u32::MAX) + 1) * SECOND - 1;
+    for nanos in [true, false] {
+        let format = FileFormat::Pcap { nanos };
+        let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
+        for (id, ns) in [last, last + 1, u64::MAX, BEGIN].into_iter().enumerate() {
+            files.packet(&Packet { ns, ..packet(id as u64, &[0; 60]) }).unwrap();
+        }
+        let error = files.finish().unwrap_err();
+        assert!(matches!(error, SinkError::TooLate { packets: 2, .. }), "{error}");
+        assert!(error.to_string().contains("after the year 2106 (2)"), "{error}");
+        assert_eq!((files.progress().written, files.progress().lost), (2, 2));
+    }
+    let (_dir, path) = in_dir("out.pcapng");
+    let mut files = begun(&FileSettings::new(&path));
+    files.packet(&Packet { ns: u64::MAX, ..packet(0, &[0; 60]) }).unwrap();
+    files.finish().unwrap();
+    assert_eq!(files.progress().written, 1);
+}
