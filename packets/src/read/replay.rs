@@ -11,11 +11,17 @@ use super::merged::ReplayInput;
 use super::reader::{CaptureFile, ReadError};
 use crate::control::RunControl;
 use crate::filter::{FilterCompiler, OfflineFilter, PacketFilterError};
-use crate::packet::{CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, SectionOrigin};
+use crate::packet::{
+    CaptureInterface, DIR_RX, DIR_TX, ETHERNET, InterfaceStatistics, Packet, SectionOrigin,
+};
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
 /// Time between two checks whether the sink has space.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Link types for which most filters can be compiled: Ethernet, IP alone, Linux cooked captures, and IEEE
+/// 802.11 with radiotap. An expression that fits none of them is wrong.
+const LINK_TYPES_OF_FILTERS: [u16; 4] = [ETHERNET, 101, 113, 127];
 
 /// Settings of a replay.
 #[derive(Clone, Debug)]
@@ -155,6 +161,10 @@ impl FileReplay {
             Err(ReplayError::Read(error)) => replay.broken = Some(error),
             other => other?,
         }
+        // Nothing passes because the filter fits no packet.
+        if !replay.at_packet && replay.broken.is_none() {
+            replay.filter_failure().map_or(Ok(()), Err)?;
+        }
         Ok(replay)
     }
 
@@ -291,8 +301,8 @@ impl FileReplay {
         Ok(false)
     }
 
-    /// Compiles the filter for packets of a link type. If it cannot be compiled for any link type so
-    /// far, this fails; if it can for another, only packets of this link type are an error.
+    /// Compiles the filter for packets of a link type. If it cannot be compiled for any other either, this
+    /// fails; otherwise only packets of this link type are an error.
     fn compile(&mut self, key: FilterKey) -> Result<(), PacketFilterError> {
         if self.filters.contains_key(&key) {
             return Ok(());
@@ -305,7 +315,14 @@ impl FileReplay {
             ..FilterCompiler::default()
         };
         let filter = OfflineFilter::compiled(&self.settings.filter, &compiler);
-        if filter.is_err() && !self.filters.values().any(Result::is_ok) {
+        let fits = |linktype| {
+            let compiler = FilterCompiler { linktype, ..compiler };
+            OfflineFilter::compiled(&self.settings.filter, &compiler).is_ok()
+        };
+        if filter.is_err()
+            && !self.filters.values().any(Result::is_ok)
+            && !LINK_TYPES_OF_FILTERS.into_iter().any(fits)
+        {
             return filter.map(drop);
         }
         self.filters.insert(key, filter);

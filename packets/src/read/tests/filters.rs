@@ -82,17 +82,11 @@ fn filters_of_all_link_types_are_those_of_tcpdump() {
     assert!(accepted > 50, "{accepted}");
 }
 
-#[test]
-fn a_filter_need_not_fit_a_link_type_without_packets() {
-    let mut file = Vec::new();
-    write_section(&mut file, &SectionOrigin::default());
-    write_interface(&mut file, &interface("eth"));
-    write_interface(&mut file, &CaptureInterface { linktype: 189, ..interface("usb") });
-    let data = frame(53);
-    let eth = Packet {
+fn sample_packet(data: &[u8]) -> Packet<'_> {
+    Packet {
         interface: 0,
         ns: NS,
-        data: &data,
+        data,
         len: 43,
         dir: 0,
         queue: None,
@@ -102,7 +96,17 @@ fn a_filter_need_not_fit_a_link_type_without_packets() {
         id: 0,
         comment: "",
         options: &[],
-    };
+    }
+}
+
+#[test]
+fn a_filter_need_not_fit_a_link_type_without_packets() {
+    let mut file = Vec::new();
+    write_section(&mut file, &SectionOrigin::default());
+    write_interface(&mut file, &interface("eth"));
+    write_interface(&mut file, &CaptureInterface { linktype: 189, ..interface("usb") });
+    let data = frame(53);
+    let eth = sample_packet(&data);
     write_packet(&mut file, &eth);
     assert_eq!(counted(file.clone(), "udp"), 1);
     write_packet(&mut file, &Packet { interface: 1, ..eth });
@@ -110,4 +114,31 @@ fn a_filter_need_not_fit_a_link_type_without_packets() {
     let (_, report) = replay(file, ReplaySettings { filter: "udp".into(), ..settings() }).unwrap();
     assert_eq!(report.captured, 2);
     assert!(report.failure.unwrap().to_string().contains("link-layer type"));
+}
+
+#[test]
+fn a_filter_that_does_not_fit_the_first_link_type_finds_packets_of_the_second() {
+    let data = frame(53);
+    let packet = |interface| Packet { interface, len: 43, ..sample_packet(&data) };
+    // IP addresses and ports are not known of packets of USB.
+    for (first, second) in [(189, ETHERNET), (ETHERNET, 189)] {
+        let mut file = Vec::new();
+        write_section(&mut file, &SectionOrigin::default());
+        write_interface(&mut file, &CaptureInterface { linktype: first, ..interface("one") });
+        write_interface(&mut file, &CaptureInterface { linktype: second, ..interface("two") });
+        let ethernet = u32::from(first != ETHERNET);
+        (0..2).for_each(|interface| write_packet(&mut file, &packet(interface)));
+        write_packet(&mut file, &packet(ethernet));
+        let filter = "udp port 53".to_owned();
+        let (notes, report) = replay(file, ReplaySettings { filter, ..settings() }).unwrap();
+        assert_eq!((packets(&notes).len(), report.captured), (2, 2));
+        assert!(report.failure.unwrap().to_string().contains("link-layer type"));
+    }
+    // Where there is nothing else, nothing is written.
+    let mut file = Vec::new();
+    write_section(&mut file, &SectionOrigin::default());
+    write_interface(&mut file, &CaptureInterface { linktype: 189, ..interface("usb") });
+    write_packet(&mut file, &packet(0));
+    let alone = replay(file, ReplaySettings { filter: "udp".into(), ..settings() });
+    assert!(matches!(alone, Err(ReplayError::Filter(_))));
 }
