@@ -269,6 +269,28 @@ fn before_and_after_are_exact_to_the_nanosecond() {
     assert_eq!(recorder.progress().written, 16);
 }
 
+/// Clocks are coarse: packets of a burst have the same time.
+#[test]
+fn the_packet_that_matches_has_the_comment_and_not_the_first_of_its_burst() {
+    let filters = vec![PacketTrigger::new("udp port 53").unwrap()];
+    let (mut recorder, _fire, disk) = recorder(RecorderSettings { filters, ..settings(10, 5) });
+    let mut frame = vec![0; 60];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    (frame[14], frame[23]) = (0x45, 17);
+    for id in 0..8 {
+        frame[37] = if id == 5 { 53 } else { 80 };
+        let plain = at(0);
+        let packet = Packet { data: &frame, len: 60, ns: BASE + 100, id, ..plain.packet() };
+        recorder.packet(&packet).unwrap();
+    }
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    let marked = seen.packets.iter().filter(|(_, packet)| !packet.comment.is_empty());
+    let marked = marked.map(|(_, packet)| (packet.id, packet.comment.clone())).collect::<Vec<_>>();
+    let [(5, comment)] = &marked[..] else { panic!("{marked:?}") };
+    assert!(comment.contains("packet 5 matches 'udp port 53'"), "{comment}");
+}
+
 #[test]
 fn a_moment_that_has_passed_is_marked_in_history() {
     let (mut recorder, fire, disk) = recorder(settings(10, 5));

@@ -29,6 +29,9 @@ pub struct RecorderTrigger {
     pub moment_ns: u64,
     /// Start of the event, if it lasted until `moment_ns`: the history ends there.
     pub begin_ns: Option<u64>,
+    /// Number of the packet that is the event, which gets the comment. Without one, it is the first packet
+    /// at or after `moment_ns`.
+    pub packet: Option<u64>,
     /// Receives the answer.
     pub reply: Option<SyncSender<TriggerAnswer>>,
 }
@@ -52,6 +55,7 @@ impl RecorderTrigger {
             comment: comment.into(),
             moment_ns: realtime_ns(),
             begin_ns: None,
+            packet: None,
             reply: None,
         }
     }
@@ -68,13 +72,12 @@ impl RecorderTrigger {
         }
     }
 
-    /// Returns the nanoseconds per packet by CPU time of the capture thread, CPU time of the process
-    /// and wall clock, and the percentage of lost packets.
+    /// Returns the comment for the packet of the event.
     pub(super) fn mark(&self) -> PendingComment {
         let moment = Timestamp::from_nanosecond(self.moment_ns.into()).unwrap_or(Timestamp::MAX);
         let colon = if self.comment.is_empty() { "" } else { ": " };
         let text = format!("trigger {} at {moment:.9}{colon}{}", self.name, self.comment);
-        PendingComment { ns: self.moment_ns, text }
+        PendingComment { ns: self.moment_ns, packet: self.packet, text }
     }
 }
 
@@ -163,6 +166,7 @@ impl ArmedTrigger {
             comment: format!("packet {} matches '{}'", packet.id, self.trigger.expression),
             moment_ns: packet.ns,
             begin_ns: None,
+            packet: Some(packet.id),
             reply: None,
         })
     }

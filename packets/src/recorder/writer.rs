@@ -26,14 +26,22 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Opens the file of an incident; called in the writer's thread.
 pub type SinkOpener = Box<dyn FnMut(&Path) -> Result<Box<dyn PacketSink>, SinkError> + Send>;
 
-/// A comment for the first packet at or after a time.
+/// A comment for a packet.
 #[derive(Clone, Debug)]
 pub(super) struct PendingComment {
+    /// Time of the event.
     pub(super) ns: u64,
+    /// Number of the packet that it is about; otherwise it is for the first one at or after the time.
+    pub(super) packet: Option<u64>,
     pub(super) text: String,
 }
 
 impl PendingComment {
+    /// Returns whether it is for this packet, or for one before that was lost.
+    fn is_due(&self, packet: &Packet<'_>) -> bool {
+        self.packet.map_or(self.ns <= packet.ns, |number| number <= packet.id)
+    }
+
     /// Appends another statement.
     pub(super) fn with(mut self, statement: &impl Display) -> Self {
         self.text = format!("{}; {statement}", self.text);
@@ -282,8 +290,8 @@ impl IncidentFile {
                 continue;
             }
             self.await_room(packet.data.len() + OVERHEAD);
-            if self.marks.iter().any(|mark| mark.ns <= packet.ns) {
-                let comment = self.due(packet.ns, packet.comment);
+            if self.marks.iter().any(|mark| mark.is_due(&packet)) {
+                let comment = self.due(&packet);
                 self.target.packet(&Packet { comment: &comment, ..packet })?;
             } else {
                 self.target.packet(&packet)?;
@@ -313,11 +321,12 @@ impl IncidentFile {
         }
     }
 
-    /// Removes the marks up to a time, and returns them as a comment.
-    fn due(&mut self, ns: u64, comment: &str) -> String {
-        let (due, left) = mem::take(&mut self.marks).into_iter().partition(|mark| mark.ns <= ns);
+    /// Removes the marks for a packet, and returns them with its comment.
+    fn due(&mut self, packet: &Packet<'_>) -> String {
+        let marks = mem::take(&mut self.marks).into_iter();
+        let (due, left): (Vec<_>, _) = marks.partition(|mark| mark.is_due(packet));
         self.marks = left;
-        due.iter().fold(comment.to_owned(), |text, mark: &PendingComment| joined(&text, &mark.text))
+        due.iter().fold(packet.comment.to_owned(), |text, mark| joined(&text, &mark.text))
     }
 
     fn finish(mut self, done: &mut SinkProgress) -> Result<(), SinkError> {
