@@ -75,8 +75,8 @@ pub(crate) fn recordings(bundle: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Capture files, and in place of a bundle those in it: of `BUNDLE` all below `capture`, in the order of
-/// their names; of `BUNDLE/leaks` or `BUNDLE/leaks/fwd.pcapng` those. Other paths stay as they are.
+/// Capture files, and in place of a bundle those in it, merged by time: of `BUNDLE` all below `capture`; of
+/// `BUNDLE/leaks` or `BUNDLE/leaks/fwd.pcapng` those. Other paths stay as they are.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub(crate) fn capture_files(paths: &[PathBuf]) -> Result<Vec<CaptureFile>> {
     let mut files = Vec::new();
     for path in paths {
         match bundle_of(path) {
-            Some((bundle, inside)) => files.extend(captures(bundle, inside)?),
+            Some((bundle, inside)) => files.push(captures(bundle, inside)?),
             None => files.push(CaptureFile::from(path.clone())),
         }
     }
@@ -98,7 +98,7 @@ pub(crate) fn bundle_of(path: &Path) -> Option<(&Path, &Path)> {
     is_bundle(bundle).then(|| (bundle, path.strip_prefix(bundle).unwrap_or(Path::new(""))))
 }
 
-fn captures(bundle: &Path, inside: &Path) -> Result<Vec<CaptureFile>> {
+fn captures(bundle: &Path, inside: &Path) -> Result<CaptureFile> {
     let wanted = if inside.as_os_str().is_empty() { Path::new(CAPTURES) } else { inside };
     let mut found = Vec::new();
     let mut others = Vec::new();
@@ -109,19 +109,20 @@ fn captures(bundle: &Path, inside: &Path) -> Result<Vec<CaptureFile>> {
         }
         if path.starts_with(wanted) {
             let name = format!("{} of {}", path.display(), bundle.display());
-            found.push(CaptureFile { path: nameless(entry)?, name });
+            found.push(CaptureFile { path: nameless(entry)?, name, merged: Vec::new() });
         } else {
             others.push(path.display().to_string());
         }
         Ok(())
     })?;
-    if found.is_empty() {
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut found = found.into_iter();
+    let Some(first) = found.next() else {
         let (bundle, wanted) = (bundle.display(), wanted.display());
         ensure!(!others.is_empty(), "{bundle} has no captured packets: its {TEXT} says why");
         bail!("{bundle} has no capture {wanted}: name one as in {bundle}/{}", others.join(", "));
-    }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(found)
+    };
+    Ok(CaptureFile { merged: found.collect(), ..first })
 }
 
 /// Copies a file to an unnamed one, which is removed when this process ends in any way.

@@ -79,7 +79,9 @@ fn captures_are_read_by_app() {
     let read = |paths: &[PathBuf]| {
         let files = capture_files(paths)?;
         let content = |file: &CaptureFile| fs::read_to_string(&file.path).unwrap_or_default();
-        Ok::<_, anyhow::Error>(files.iter().map(content).collect::<Vec<_>>())
+        let [file] = &files[..] else { panic!("{files:?}") };
+        let all = std::iter::once(file).chain(&file.merged);
+        Ok::<_, anyhow::Error>(all.map(content).collect::<Vec<_>>())
     };
     assert_eq!(read(std::slice::from_ref(&path)).unwrap(), ["first", "second"]);
     assert_eq!(read(&[path.join("leaks")]).unwrap(), ["lost"]);

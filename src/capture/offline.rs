@@ -32,7 +32,8 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     let inputs = capture_files(&inputs)?;
     let name =
         |file: &CaptureFile| if file.path == Path::new("-") { "-" } else { &file.name }.to_owned();
-    let files = inputs.iter().map(name).collect::<Vec<_>>();
+    let files = inputs.iter().flat_map(|file| std::iter::once(file).chain(&file.merged));
+    let files = files.map(name).collect::<Vec<_>>();
     let settings = ReplaySettings {
         filter: expression.to_owned(),
         optimize: args.compiler().optimize,

@@ -1,4 +1,4 @@
-//! Merges the files of a directory, such as those of a capture with several threads, by time.
+//! Merges several files, as those of a directory, such as those of a capture with several threads, by time.
 //!
 //! Each file is sorted by time, so only the next packet of each has to be in memory. The result is one
 //! section. An interface that is the same in several files is one interface with the sum of their
@@ -104,13 +104,15 @@ pub(super) struct MergedReader {
 }
 
 impl MergedReader {
-    /// Opens all files of a directory, which appear to end when `stop` is set.
-    fn open(directory: &Path, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
+    /// Opens files, all at the same time, which appear to end when `stop` is set.
+    fn open<'a>(
+        files: impl IntoIterator<Item = &'a CaptureFile>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, ReadError> {
         let (mut readers, mut failures) = (Vec::new(), Vec::new());
-        // All files of a directory are open at the same time.
         allow_many_files();
-        for file in files_of(directory)? {
-            match FileReader::open_until(&file, stop) {
+        for file in files {
+            match FileReader::open_until(file, stop) {
                 Ok(reader) => readers.push(reader),
                 Err(error) if is_too_many(&error) => return Err(error),
                 Err(error) => failures.push(error),
@@ -334,10 +336,14 @@ impl From<FileReader> for ReplayInput {
 impl ReplayInput {
     /// Opens a file as [`FileReader::open_until`]; a directory is read as its files, merged.
     pub(super) fn open(file: &CaptureFile, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
-        if file.path.is_dir() {
-            return MergedReader::open(&file.path, stop).map(Box::new).map(Self::Merged);
-        }
-        FileReader::open_until(file, stop).map(Self::File)
+        let merged = if file.path.is_dir() {
+            MergedReader::open(&files_of(&file.path)?, stop)
+        } else if file.merged.is_empty() {
+            return FileReader::open_until(file, stop).map(Self::File);
+        } else {
+            MergedReader::open([file].into_iter().chain(&file.merged), stop)
+        };
+        merged.map(Box::new).map(Self::Merged)
     }
 
     /// Returns the byte order, as [`FileReader::byte_order`].

@@ -83,6 +83,8 @@ pub struct CaptureFile {
     pub path: PathBuf,
     /// Name in messages.
     pub name: String,
+    /// Further files, whose packets are merged with those of this one by time.
+    pub merged: Vec<CaptureFile>,
 }
 
 impl From<PathBuf> for CaptureFile {
@@ -91,7 +93,7 @@ impl From<PathBuf> for CaptureFile {
             Some("-") => "standard input".to_owned(),
             _ => path.display().to_string(),
         };
-        Self { path, name }
+        Self { path, name, merged: Vec::new() }
     }
 }
 

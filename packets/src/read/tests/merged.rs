@@ -97,6 +97,29 @@ fn packets_come_in_order_of_time_and_counts_are_added() {
 }
 
 #[test]
+fn files_that_are_named_to_be_merged_are_read_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, app: &str, times: &[u64]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, file([app, "common:0"], times, None)).unwrap();
+        CaptureFile::from(path)
+    };
+    // The packets are of the second interface.
+    let merged = vec![write("gw", "gw:0", &[2, 4]), write("broken", "x:0", &[])];
+    std::fs::write(&merged[1].path, [0; 20]).unwrap();
+    let files = [CaptureFile { merged, ..write("fwd", "fwd:0", &[1, 3]) }];
+    let replay = FileReplay::open_named(files, settings(), &RunControl::default()).unwrap();
+    let mut notes = Notes::default();
+    let report = replay.run(&mut notes, &mut |_| ());
+    assert_eq!((packets(&notes).join(" "), report.captured), ("0 1 2 3".to_owned(), 4));
+    let times = notes.lines.iter().filter_map(|line| line.split_once(" at ")?.1.split_once(": "));
+    let times = times.map(|(ns, _)| ns.parse::<u64>().unwrap() - NS).collect::<Vec<_>>();
+    assert_eq!(times, [1, 2, 3, 4]);
+    let failure = report.failure.unwrap().to_string();
+    assert!(failure.contains("broken is not a capture file"), "{failure}");
+}
+
+#[test]
 fn a_capture_that_was_killed_gives_what_there_is() {
     let whole = file(["fwd:0", "fwd:1"], &[1, 3], Some(3));
     let mut cut = file(["fwd:0", "fwd:1"], &[2, 4], None);
