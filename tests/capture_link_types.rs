@@ -97,7 +97,7 @@ fn packets_of_several_link_types_are_shown_in_their_order() {
         let found = run(&dir, &format!("{options} -r in.pcapng"));
         assert!(found.status.success(), "{options}: {found:?}");
         assert_eq!(text(&found.stdout), text(&expected), "{options}");
-        let says = "link-types EN10MB (Ethernet), 101, 0, snapshot length 262144";
+        let says = "link-types EN10MB (Ethernet), RAW (Raw IP), NULL (BSD loopback), snapshot length 262144";
         assert!(text(&found.stderr).contains(says), "{found:?}");
     }
 }
@@ -157,4 +157,41 @@ fn a_pcap_file_has_the_packets_of_one_link_type() {
                 pcapng (--pcapng)";
     assert!(text(&found.stderr).contains(says), "{found:?}");
     assert_eq!(text(&run(&dir, "--count -r out.pcap udp").stdout), "2 packets\n");
+}
+
+/// A section with an interface of this name, and a packet of it in this direction.
+fn section(name: &str, direction: u8, port: u16) -> Vec<u8> {
+    let origin = [0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
+    let name = [&[2, 0, name.len() as u8, 0], name.as_bytes(), &[0; 4]].concat();
+    let interface = [&[1, 0, 0, 0, 0, 0, 4, 0][..], &name].concat();
+    let data = packet(ETHERNET, port);
+    let size = u32::try_from(data.len()).unwrap();
+    let words = [0, 0, u32::from(port), size, size].map(u32::to_le_bytes).concat();
+    let padding = vec![0; data.len().next_multiple_of(4) - data.len()];
+    let flags = [2, 0, 4, 0, direction, 0, 0, 0, 0, 0, 0, 0];
+    let packet = [&words[..], &data, &padding, &flags].concat();
+    [block(0x0a0d_0d0a, &origin), block(1, &interface), block(6, &packet)].concat()
+}
+
+#[test]
+fn lines_of_several_sections_have_interface_and_direction() {
+    let dir = TempDir::new().unwrap();
+    let (one, other) = (section("eth0", 1, 1000), section("eth1", 2, 1001));
+    fs::write(dir.path().join("both.pcapng"), [&one[..], &other].concat()).unwrap();
+    fs::write(dir.path().join("one.pcapng"), &one).unwrap();
+    fs::write(dir.path().join("other.pcapng"), &other).unwrap();
+    let line = |name, port| format!("{name}IP 10.0.0.1.{port} > 10.0.0.2.9999: UDP, length 4\n");
+    let named = line("eth0  In  ", 1000) + &line("eth1  Out ", 1001);
+    fs::write(dir.path().join("list"), "one.pcapng\nother.pcapng\n").unwrap();
+    for files in ["-ntr both.pcapng", "-ntV list"] {
+        let found = run(&dir, files);
+        assert_eq!(text(&found.stdout), named, "{files}: {found:?}");
+    }
+    assert_eq!(text(&run(&dir, "-ntr one.pcapng").stdout), line("", 1000));
+    // From a pipe, it is known when the second interface comes.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+    command.args(["capture", "-ntr", "-"]).current_dir(dir.path());
+    command.stdin(fs::File::open(dir.path().join("both.pcapng")).unwrap());
+    let found = output(&mut command).unwrap();
+    assert_eq!(text(&found.stdout), line("", 1000) + &line("eth1  Out ", 1001), "{found:?}");
 }

@@ -27,7 +27,7 @@ mod shared;
 mod sink;
 
 pub use self::control::RunControl;
-pub use self::link_type::link_type_name;
+pub use self::link_type::{link_type_description, link_type_name};
 pub use self::open_files::allow_many_files;
 pub use self::packet::{
     CaptureInterface, DIR_RX, DIR_TX, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet,

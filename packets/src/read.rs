@@ -12,6 +12,7 @@ mod pcap;
 mod pcapng;
 mod reader;
 mod replay;
+mod several;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ pub use self::item::FileItem;
 pub use self::merged::files_of;
 pub use self::reader::{CaptureFile, FileReader, ReadError};
 pub use self::replay::{FileReplay, ReplayError, ReplayReport, ReplaySettings};
+pub use self::several::have_several_interfaces;
 pub use crate::byte_order::ByteOrder;
 
 /// Nanoseconds in a second.

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use pmdscope_packets::read::{CaptureFile, FileReplay, ReplayError, ReplaySettings};
-use pmdscope_packets::{CaptureInterface, ETHERNET, RunControl};
+use pmdscope_packets::read::{
+    CaptureFile, FileReplay, ReplayError, ReplaySettings, have_several_interfaces,
+};
+use pmdscope_packets::{CaptureInterface, RunControl, link_type_description};
 use pmdscope_render::number::plural_noun;
 
 use super::args::Args;
@@ -42,12 +44,14 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
         skip: args.skip,
         count: args.count,
     };
+    let shown = !args.count_only && (args.files.write.is_none() || args.files.print);
+    let several = shown && have_several_interfaces(&inputs, &control.stop);
     let replay = FileReplay::open_named(inputs, settings, control).map_err(plain)?;
     if !args.quiet {
         started(&files, &replay.interfaces().collect::<Vec<_>>());
     }
     report::writing(args);
-    let several = replay.interfaces().filter(|i| !i.name.is_empty()).count() > 1;
+    let several = several || replay.interfaces().filter(|i| !i.name.is_empty()).count() > 1;
     let Destination { mut target, events, .. } =
         Destination::of_files(args, replay.begin_ns(), several, control)?;
     let events = EventPrinter::start(events, args.event_filter());
@@ -74,12 +78,9 @@ fn started(names: &[String], interfaces: &[&CaptureInterface]) {
             interfaces.iter().map(|interface| interface.linktype).collect::<Vec<_>>();
         let mut seen = BTreeSet::new();
         linktypes.retain(|linktype| seen.insert(*linktype));
-        let name = |linktype: &u16| match *linktype {
-            ETHERNET => "EN10MB (Ethernet)".to_owned(),
-            other => other.to_string(),
-        };
         let types = if linktypes.len() == 1 { "link-type" } else { "link-types" };
-        let linktypes = linktypes.iter().map(name).collect::<Vec<_>>().join(", ");
+        let linktypes = linktypes.into_iter().map(link_type_description).collect::<Vec<_>>();
+        let linktypes = linktypes.join(", ");
         format!(", {types} {linktypes}, snapshot length {}", first.snaplen)
     });
     say(format_args!("reading from {files} {}{about}", names.join(", ")));

@@ -24,7 +24,7 @@ impl LinePrefix {
         }
         self.stamps.write(out, head.ns);
         // Old capture files do not have it.
-        if self.named && !name.is_empty() {
+        if (self.named || head.named) && !name.is_empty() {
             let direction = match head.dir {
                 DIR_RX => "In",
                 DIR_TX => "Out",

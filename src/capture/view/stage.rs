@@ -31,6 +31,8 @@ pub(super) struct Head {
     /// Bytes on the wire.
     pub(super) len: u32,
     pub(super) dir: u8,
+    /// Interfaces of several names were there before it.
+    pub(super) named: bool,
     /// Number in the capture, from 0.
     pub(super) id: u64,
     kept: usize,
@@ -56,12 +58,13 @@ impl Batch {
         })
     }
 
-    fn push(&mut self, interface: usize, packet: &Packet<'_>) {
+    fn push(&mut self, interface: usize, named: bool, packet: &Packet<'_>) {
         self.heads.push(Head {
             interface,
             ns: packet.ns,
             len: packet.len,
             dir: packet.dir,
+            named,
             id: packet.id,
             kept: packet.data.len(),
         });
@@ -88,6 +91,8 @@ pub(super) struct View {
     batch: Batch,
     /// Index of the interfaces of this section among all.
     section: Vec<usize>,
+    /// Interfaces have several names.
+    named: bool,
     /// Packets do not wait for the decoder.
     live: bool,
     shown: u64,
@@ -108,6 +113,7 @@ impl View {
             worker: Some(std::thread::spawn(move || work(decoder, &receiver))),
             batch: Batch::default(),
             section: Vec::new(),
+            named: false,
             live,
             shown: 0,
             missed: 0,
@@ -171,13 +177,16 @@ impl PacketSink for View {
             known.len() - 1
         });
         self.section.push(index);
+        let names = self.batch.interfaces.iter().map(|known| known.name.as_str());
+        let first = names.clone().find(|name| !name.is_empty());
+        self.named = names.into_iter().any(|name| !name.is_empty() && Some(name) != first);
         Ok(())
     }
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         let Some(interface) = self.section.get(packet.interface as usize) else { return Ok(()) };
         if self.batch.bytes.len() < BATCH {
-            self.batch.push(*interface, packet);
+            self.batch.push(*interface, self.named, packet);
         } else {
             self.missed += 1;
         }

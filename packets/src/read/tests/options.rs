@@ -230,3 +230,28 @@ fn lengths_of_old_versions_of_pcap_are_in_another_order() {
         }
     }
 }
+
+#[test]
+fn several_interfaces_are_known_before_the_first_packet() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, interfaces: &[&str]| {
+        let mut bytes = Vec::new();
+        for name in interfaces {
+            write_section(&mut bytes, &SectionOrigin::default());
+            write_interface(&mut bytes, &interface(name));
+        }
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        CaptureFile::from(path)
+    };
+    let several =
+        |files: &[CaptureFile]| have_several_interfaces(files, &std::sync::Arc::default());
+    let (one, again) = (file("one", &["eth0"]), file("again", &["eth0", "eth0", ""]));
+    assert!(!several(std::slice::from_ref(&one)));
+    assert!(!several(&[one.clone(), again.clone()]));
+    assert!(several(&[file("two", &["eth0", "eth1"])]));
+    assert!(several(&[one, file("other", &["eth1"])]));
+    // A file that is broken, or missing, is no reason.
+    std::fs::write(&again.path, "broken").unwrap();
+    assert!(!several(&[again, CaptureFile::from(dir.path().join("missing"))]));
+}
