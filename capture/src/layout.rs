@@ -93,6 +93,10 @@ pub const MAX_SELECTS: usize = 64;
 pub const TEE_LEAKED: u32 = 1;
 /// Request flag: a time stamp for every packet, not for every burst.
 pub const TEE_PACKET_TSC: u32 = 2;
+/// Request flag: of each packet the headers that name its conversation, and of a possible tunnel all bytes.
+pub const TEE_HEADERS: u32 = 4;
+/// Bytes of a packet that are asked for in place of [`TEE_HEADERS`].
+pub const HEADERS_SNAPLEN: u32 = 192;
 /// Bytes of a request's header.
 pub const REQUEST_SIZE: usize = 32;
 /// Bytes of a message to the consumer.
@@ -311,7 +315,8 @@ pub struct CaptureRequest {
     pub selects: Vec<QueueSelect>,
     /// Filter program, up to [`MAX_INSNS`] instructions; empty keeps everything.
     pub program: Vec<BpfInsn>,
-    /// Bit set of [`TEE_LEAKED`] and [`TEE_PACKET_TSC`].
+    /// One of [`TEE_LEAKED`], [`TEE_PACKET_TSC`] and [`TEE_HEADERS`], or 0. An app of an older release, which
+    /// does not know the last, sends up to [`HEADERS_SNAPLEN`] bytes of each packet.
     pub flags: u32,
 }
 

@@ -37,6 +37,7 @@ const GOLDEN: &[(&str, usize)] = &[
     ("PMDSCOPE_LEAK_PINNED", LEAK_PINNED as usize),
     ("PMDSCOPE_TEE_F_LEAKED", TEE_LEAKED as usize),
     ("PMDSCOPE_TEE_F_PACKET_TSC", TEE_PACKET_TSC as usize),
+    ("PMDSCOPE_TEE_F_HEADERS", TEE_HEADERS as usize),
     ("PMDSCOPE_TEE_ANY", ANY as usize),
     ("PMDSCOPE_TEE_MAX_SELECTS", MAX_SELECTS),
     ("PMDSCOPE_TEE_MAX_INSNS", MAX_INSNS),

@@ -13,8 +13,8 @@ use rustix::net::{SendFlags, Shutdown};
 
 use self::socket::{AnswerDeadline, connect, receive, wait_readable};
 use crate::layout::{
-    AppMessage, CaptureRequest, ChangeMessage, MAX_SELECTS, RING_MAX_SIZE, RING_MIN_SIZE,
-    TEE_ACCEPT, TEE_END, TEE_MAPPED, TEE_REFUSE, TEE_RING, TEE_SAMPLE,
+    AppMessage, CaptureRequest, ChangeMessage, HEADERS_SNAPLEN, MAX_SELECTS, RING_MAX_SIZE,
+    RING_MIN_SIZE, TEE_ACCEPT, TEE_END, TEE_HEADERS, TEE_MAPPED, TEE_REFUSE, TEE_RING, TEE_SAMPLE,
 };
 use crate::pdump::PdumpProcess;
 use crate::ring::{Ring, RingError};
@@ -143,6 +143,13 @@ impl CaptureSession {
                 {
                     smaller = Some(format!("rings of {} KiB: {text}", ring_size >> 10));
                     request.ring_size = ring_size;
+                }
+                // An app of an older release does not choose the length of each packet.
+                Err(SessionError::Refused { text, .. })
+                    if request.flags == TEE_HEADERS && text.starts_with("flags:") =>
+                {
+                    request.flags = 0;
+                    request.snaplen = request.snaplen.min(HEADERS_SNAPLEN);
                 }
                 Err(error) => return Err(error),
             }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-/// Captured bytes of a packet that suffice: the headers, also in a tunnel.
-pub const SNAPLEN: u32 = 128;
+/// Most captured bytes of a packet that are of use: the headers, also in tunnels with options.
+pub const SNAPLEN: u32 = 512;
 
 /// One end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -203,6 +203,11 @@ struct pmdscope_tee_request {
 #define PMDSCOPE_TEE_F_LEAKED (1U << 0)
 /** Read the TSC for every packet and not once per burst; of traffic only. */
 #define PMDSCOPE_TEE_F_PACKET_TSC (1U << 1)
+/**
+ * Keep only the headers that name the conversation of a packet: 96 bytes or a few more, and all
+ * bytes up to `snaplen` of a packet that may be a tunnel.
+ */
+#define PMDSCOPE_TEE_F_HEADERS (1U << 2)
 
 /** Kind of a message of a consumer: keep 1 packet in `value` from now on; 0 and 1 keep all. */
 #define PMDSCOPE_TEE_SAMPLE 16

@@ -311,6 +311,39 @@ test_short_chain(void)
 	test_pump(10);
 }
 
+/* Only headers of packets, and everything up to the snap length of what may be a tunnel. */
+static void
+test_headers_only(void)
+{
+	static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_GRE };
+	static const uint32_t lengths[] = { 96, 512 };
+	struct request req = test_request();
+	const struct pmdscope_record *rec;
+	struct rte_mbuf *pkt;
+	struct reader r;
+	unsigned int i;
+	uint8_t *data;
+	int fd;
+
+	req.hdr.flags = PMDSCOPE_TEE_F_HEADERS;
+	req.hdr.snaplen = 512;
+	fd = test_attach(&req, &r);
+	for (i = 0; i < RTE_DIM(protocols); i++) {
+		pkt = test_packet(1000, 0, 1000);
+		data = rte_pktmbuf_mtod(pkt, uint8_t *);
+		data[12] = 0x08;
+		data[13] = 0x00;
+		data[14] = 0x45;
+		data[23] = protocols[i];
+		offer(0, 0, PMDSCOPE_DIR_RX, pkt);
+		rec = test_next(&r);
+		CHECK(rec != NULL && rec->len == 1000 && rec->caplen == lengths[i]);
+	}
+	close(fd);
+	test_unmap(&r);
+	test_pump(10);
+}
+
 /* One time for a burst, or one for each of its packets. */
 static void
 test_packet_tsc(void)
@@ -422,6 +455,7 @@ main(void)
 	test_vlan();
 	test_selects();
 	test_short_chain();
+	test_headers_only();
 	test_packet_tsc();
 	test_node();
 	test_filter_counts();

@@ -73,6 +73,7 @@ test_refusals(void)
 	BAD(hdr.ring_size, 1U << 27, EINVAL, "ring_size");
 	BAD(hdr.flags, 1U << 31, EINVAL, "flags");
 	BAD(hdr.flags, PMDSCOPE_TEE_F_LEAKED | PMDSCOPE_TEE_F_PACKET_TSC, EINVAL, "flags");
+	BAD(hdr.flags, PMDSCOPE_TEE_F_HEADERS | PMDSCOPE_TEE_F_PACKET_TSC, EINVAL, "flags");
 	BAD(hdr.nb_selects, 0, EINVAL, "nb_selects");
 	BAD(hdr.nb_selects, 65, EINVAL, "nb_selects");
 	BAD(hdr.nb_selects, 2, EMSGSIZE, "bytes");

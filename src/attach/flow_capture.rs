@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
+use pmdscope_capture::layout::TEE_HEADERS;
 use pmdscope_capture::{
     CaptureLoop, CaptureObserver, CaptureReport, CaptureSettings, CaptureSource,
 };
@@ -43,7 +44,12 @@ impl FlowCapture {
         length: Option<Duration>,
         stop: &AtomicBool,
     ) -> Result<Self> {
-        let source = open(wanted, &CaptureOptions { snaplen: SNAPLEN, ..ask }, false, stop)?;
+        let source = open(
+            wanted,
+            &CaptureOptions { snaplen: SNAPLEN, flags: TEE_HEADERS, ..ask },
+            false,
+            stop,
+        )?;
         let settings = CaptureSettings { duration: length, ..CaptureSettings::default() };
         Ok(Self::new(vec![source], settings, table))
     }

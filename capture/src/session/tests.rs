@@ -152,6 +152,27 @@ fn smaller_rings_are_requested_if_the_app_has_no_memory_and_the_user_named_no_si
 }
 
 #[test]
+fn an_app_that_does_not_choose_lengths_is_asked_for_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pmdscope.sock");
+    let listener = Listener::bind(&path);
+    let asked = CaptureRequest { flags: TEE_HEADERS, snaplen: 512, ..request() };
+    let plain = CaptureRequest { flags: 0, snaplen: HEADERS_SNAPLEN, ..request() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (peer, bytes) = listener.accept();
+            assert_eq!(Some(bytes), asked.encode());
+            let errno = Errno::INVAL.raw_os_error().cast_unsigned();
+            peer.send(&message(TEE_REFUSE, errno, "flags: 0x4, not known"), &[]);
+            let (peer, bytes) = listener.accept();
+            assert_eq!(Some(bytes), plain.encode());
+            peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
+        });
+        CaptureSession::open(&path, &asked, TIMEOUT).unwrap();
+    });
+}
+
+#[test]
 fn only_rings_tell_whether_the_sampling_can_change() {
     let rings = [Producer::new(RING_MIN_SIZE, 0), Producer::old(RING_MIN_SIZE, 1)];
     for (rings, resamples) in [(&rings[..], Some(false)), (&rings[..0], None)] {

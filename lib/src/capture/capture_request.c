@@ -72,7 +72,8 @@ check_settings(const struct pmdscope_tee_request *req, const struct reason *why)
 		return refuse(why, -EINVAL, "ring_size: %u, must be a power of two, %u to %u",
 				req->ring_size, PMDSCOPE_RING_MIN_SIZE, PMDSCOPE_RING_MAX_SIZE);
 	if (req->flags != 0 && req->flags != PMDSCOPE_TEE_F_LEAKED &&
-			req->flags != PMDSCOPE_TEE_F_PACKET_TSC)
+			req->flags != PMDSCOPE_TEE_F_PACKET_TSC &&
+			req->flags != PMDSCOPE_TEE_F_HEADERS)
 		return refuse(why, -EINVAL, "flags: %#x, not known", req->flags);
 	return 0;
 }
@@ -143,6 +144,7 @@ pmdscope_capture_request_parse(const void *buf, size_t len, struct pmdscope_capt
 	spec->snaplen = req.snaplen != 0 ? req.snaplen : SNAPLEN_MAX;
 	spec->leaked = (req.flags & PMDSCOPE_TEE_F_LEAKED) != 0;
 	spec->packet_tsc = (req.flags & PMDSCOPE_TEE_F_PACKET_TSC) != 0;
+	spec->headers = (req.flags & PMDSCOPE_TEE_F_HEADERS) != 0;
 	spec->sample = RTE_MAX(req.sample, 1U);
 	if (spec->leaked && req.sample == 0)
 		spec->sample = LEAKED_DEFAULT;

@@ -30,6 +30,7 @@ struct pmdscope_capture_spec {
 	uint32_t lease_ms;
 	bool leaked;	 /* Lost mbufs instead of traffic. */
 	bool packet_tsc; /* One TSC per packet, not per burst. */
+	bool headers;	 /* Of each packet only pmdscope_header_length(). */
 	struct pmdscope_filter filter;
 	/* PMDSCOPE_DIR_* selected, by port and queue, so that one load is enough. */
 	uint8_t dirs[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];

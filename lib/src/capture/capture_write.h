@@ -11,6 +11,7 @@
 
 #include "capture_instance.h"
 #include "capture_producer.h"
+#include "header_length.h"
 
 /* Origin of a burst. */
 struct origin {
@@ -181,6 +182,8 @@ copy_packet(const struct pmdscope_capture_spec *spec, struct pmdscope_capture_pr
 	if (ring == NULL)
 		return DROPPED;
 	pmdscope_packet_init(&pkt, m, o->dir);
+	if (spec->headers)
+		keep = RTE_MIN(keep, pmdscope_header_length(&pkt));
 	return write_record(spec, p, ring, o, &pkt, keep, head) ? RECORDED : DROPPED;
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use pmdscope_capture::layout::TEE_HEADERS;
 use pmdscope_capture::{CaptureSource as Tap, Transport, budget};
 use pmdscope_flows::SNAPLEN;
 use pmdscope_packets::filter::FilterCompiler;
@@ -42,7 +43,7 @@ impl OpenCaptures {
             sample: first_sample(args, control, &wanted),
             ring_size: RING_SIZE,
             fixed_ring_size: false,
-            flags: 0,
+            flags: TEE_HEADERS,
             dirs: args.direction().bits().into(),
             program,
         };
