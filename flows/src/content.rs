@@ -1,9 +1,8 @@
 //! The content of one packet, without a table of conversations.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use crate::FlowEndpoint;
 use crate::dissect::{IpFields, NetworkLayer, dissect};
+use crate::key::ip_address;
 
 /// The content of one packet, from its innermost readable header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +23,11 @@ pub enum PacketContent {
 }
 
 impl PacketContent {
-    /// Returns the content of a packet of this link type; the packet may be truncated.
-    pub fn of(linktype: u16, data: &[u8]) -> Self {
-        match dissect(linktype, data, true).net {
+    /// Returns the content of a packet of this link type, and of this length on the wire; the packet may be
+    /// truncated.
+    pub fn of(linktype: u16, data: &[u8], length: u32) -> Self {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        match dissect(linktype, data, length, true).net {
             NetworkLayer::Ip(ip) => Self::Ip {
                 protocol: ip.protocol,
                 source: endpoint(&ip, ip.source, ip.source_port),
@@ -39,9 +40,7 @@ impl PacketContent {
 }
 
 fn endpoint(ip: &IpFields, address: u128, port: u16) -> FlowEndpoint {
-    let v4 = || u32::try_from(address).map_or(Ipv4Addr::UNSPECIFIED, Ipv4Addr::from_bits);
-    let addr = if ip.v6 { IpAddr::V6(Ipv6Addr::from_bits(address)) } else { IpAddr::V4(v4()) };
-    FlowEndpoint { addr, port }
+    FlowEndpoint { addr: ip_address(ip.v6, address), port }
 }
 
 #[cfg(test)]
@@ -61,8 +60,8 @@ mod tests {
         let end = |last, port| FlowEndpoint { addr: [198, 18, 0, last].into(), port };
         let (source, destination) = (end(1, 1000), end(2, 53));
         let expected = PacketContent::Ip { protocol: 17, source, destination };
-        assert_eq!(PacketContent::of(ETHERNET, &frame), expected);
-        assert_eq!(PacketContent::of(ETHERNET, &frame[..20]), PacketContent::Unreadable);
+        assert_eq!(PacketContent::of(ETHERNET, &frame, frame.len() as u32), expected);
+        assert_eq!(PacketContent::of(ETHERNET, &frame[..20], 45), PacketContent::Unreadable);
     }
 
     #[test]
@@ -70,12 +69,12 @@ mod tests {
         let mut frame = Vec::new();
         let packet = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([0xfd; 16], [0xfe; 16], 64);
         packet.icmpv6_echo_request(1, 2).write(&mut frame, &[]).unwrap();
-        let content = PacketContent::of(ETHERNET, &frame);
+        let content = PacketContent::of(ETHERNET, &frame, frame.len() as u32);
         let end = |byte| FlowEndpoint { addr: [byte; 16].into(), port: 0 };
         let (source, destination) = (end(0xfd), end(0xfe));
         assert_eq!(content, PacketContent::Ip { protocol: 58, source, destination });
         let mut arp = vec![0xff; 60];
         arp[12..14].copy_from_slice(&[0x08, 0x06]);
-        assert_eq!(PacketContent::of(ETHERNET, &arp), PacketContent::Other(0x0806));
+        assert_eq!(PacketContent::of(ETHERNET, &arp, 60), PacketContent::Other(0x0806));
     }
 }

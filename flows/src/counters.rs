@@ -19,7 +19,7 @@ fn add(sum: &mut PacketCounts, counts: PacketCounts) {
 impl ProtocolCounts {
     #[inline]
     pub(super) fn count(&mut self, layers: &PacketLayers, counts: PacketCounts) {
-        if layers.tags.count > 0 {
+        if layers.tags.any {
             add(&mut self.vlan_tagged, counts);
         }
         if layers.tunnel.is_some() {
@@ -64,8 +64,8 @@ impl ProtocolCounts {
         if let Some(tcp) = ip.tcp {
             self.count_tcp(tcp, counts.packets);
         }
-        if let Some(kind) = ip.icmp {
-            self.count_icmp(ip.protocol, kind, counts.packets);
+        if let Some(icmp) = ip.icmp {
+            self.count_icmp(ip.protocol, icmp.kind, counts.packets);
         }
     }
 

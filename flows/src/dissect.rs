@@ -4,14 +4,21 @@
 //! The tests compare the results with those of `etherparse`, which would be most of the cost of a
 //! packet.
 
+mod icmp;
 mod ip;
 mod link;
+mod ppp;
 mod tunnel;
+mod wire_bytes;
+mod wireless;
 
+#[cfg(test)]
+use ip::LengthFit;
 pub(super) use ip::{FragmentKind, IpFields, TcpFields};
 use pmdscope_packets::ETHERNET;
 
 use self::tunnel::TunnelPayload;
+use self::wire_bytes::WireBytes;
 use crate::Tunnel;
 
 pub(super) const IPV4: u16 = 0x0800;
@@ -38,6 +45,12 @@ const RAW_IPV4: u16 = 228;
 const RAW_IPV6: u16 = 229;
 const LINUX_SLL: u16 = 113;
 const LINUX_SLL2: u16 = 276;
+const IEEE802_11: u16 = 105;
+const RADIOTAP: u16 = 127;
+const PPI: u16 = 192;
+
+/// Protocol of Linux cooked captures for frames with LLC, which have no ethertype.
+const SLL_LLC: u16 = 4;
 
 /// Most nested tunnels that are followed.
 const NESTING: usize = 4;
@@ -55,20 +68,33 @@ pub(super) enum NetworkLayer {
     UnknownLink,
 }
 
-/// The outermost VLAN ids.
+/// VLAN ids, outermost first: at most two outside of tunnels, and as many inside that three are stored. 0 is
+/// no VLAN, but a priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct VlanTags {
-    pub(super) ids: [u16; 2],
-    /// Number of all tags, also of those that are not in `ids`.
-    pub(super) count: u8,
+    /// The stored ids; 0 behind them.
+    pub(super) ids: [u16; Self::STORED],
+    /// How many of these are outside of tunnels.
+    pub(super) outside: u8,
+    stored: u8,
+    /// Whether there is any tag, stored or not.
+    pub(super) any: bool,
 }
 
 impl VlanTags {
-    fn push(&mut self, id: u16) {
-        if let Some(place) = self.ids.get_mut(usize::from(self.count)) {
-            *place = id;
+    pub(super) const STORED: usize = 3;
+    const OUTSIDE: usize = 2;
+
+    #[inline]
+    fn push(&mut self, id: u16, inside: bool) {
+        self.any = true;
+        let limit = if inside { Self::STORED } else { Self::OUTSIDE };
+        let at = usize::from(self.stored);
+        if id > 0 && at < limit {
+            self.ids[at] = id;
+            self.stored += 1;
+            self.outside += u8::from(!inside);
         }
-        self.count = self.count.saturating_add(1);
     }
 }
 
@@ -78,8 +104,16 @@ struct LinkHeaders {
     tags: VlanTags,
     /// The outermost tunnel.
     tunnel: Option<Tunnel>,
-    /// Number of nested PPP sessions and pseudowires.
+    /// Number of nested tunnels without an outer IP header.
     depth: usize,
+}
+
+/// Addresses of the outermost IP header of a packet in a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OuterEnds {
+    pub(super) v6: bool,
+    pub(super) source: u128,
+    pub(super) destination: u128,
 }
 
 /// The parsed headers of a packet.
@@ -89,9 +123,18 @@ pub(super) struct PacketLayers {
     /// The outermost tunnel.
     pub(super) tunnel: Option<Tunnel>,
     pub(super) net: NetworkLayer,
+    /// Ends of the outermost tunnel, if it has any.
+    pub(super) outer: Option<OuterEnds>,
+    /// Of an ICMP error: addresses and ports of the packet that it is about, as of an answer to it.
+    pub(super) quoted: Option<IpFields>,
 }
 
 impl LinkHeaders {
+    #[inline]
+    fn push(&mut self, id: u16) {
+        self.tags.push(id, self.tunnel.is_some());
+    }
+
     /// Returns the headers before the payload of a tunnel; `None` if the nesting is too deep.
     fn inside(self, tunnel: Tunnel) -> Option<Self> {
         let inner = Self { tunnel: self.tunnel.or(Some(tunnel)), depth: self.depth + 1, ..self };
@@ -99,25 +142,34 @@ impl LinkHeaders {
     }
 }
 
-/// Parses the captured bytes of a packet. With `inner`, the packet in a tunnel counts if it is IP and
-/// can be read.
+/// Parses the captured bytes of a packet of this length on the wire. With `inner`, the packet in a tunnel
+/// counts if it is IP and can be read.
 #[inline]
-pub(super) fn dissect(linktype: u16, data: &[u8], inner: bool) -> PacketLayers {
+pub(super) fn dissect(linktype: u16, data: &[u8], length: usize, inner: bool) -> PacketLayers {
     let mut headers = LinkHeaders::default();
-    let found = outer(linktype, data, &mut headers);
+    let found = outer(linktype, WireBytes::new(data, length), &mut headers);
     let LinkHeaders { tags, tunnel, .. } = headers;
     let Some((net, payload)) = found else {
-        return PacketLayers { tags, tunnel: None, net: NetworkLayer::Unreadable };
+        let (net, outer) = (NetworkLayer::Unreadable, None);
+        return PacketLayers { tags, tunnel: None, net, outer, quoted: None };
     };
-    let layers = PacketLayers { tags, tunnel, net };
+    let layers = PacketLayers { tags, tunnel, net, outer: None, quoted: None };
     match net {
         NetworkLayer::Ip(ip) if inner && tunnel::may_be(&ip) => unwrapped(layers, ip, payload),
+        NetworkLayer::Ip(ip) if ip.icmp.is_some() => {
+            PacketLayers { quoted: icmp::quoted(&ip, payload), ..layers }
+        }
         _ => layers,
     }
 }
 
 /// Follows tunnels as long as they carry IP.
-fn unwrapped(mut layers: PacketLayers, mut ip: IpFields, mut payload: &[u8]) -> PacketLayers {
+fn unwrapped(
+    mut layers: PacketLayers,
+    mut ip: IpFields,
+    mut payload: WireBytes<'_>,
+) -> PacketLayers {
+    let ends = OuterEnds { v6: ip.v6, source: ip.source, destination: ip.destination };
     for _ in 0..NESTING {
         let Some((tunnel, carried)) = tunnel::enter(&ip, payload) else { break };
         let tunnel = layers.tunnel.or(Some(tunnel));
@@ -126,33 +178,42 @@ fn unwrapped(mut layers: PacketLayers, mut ip: IpFields, mut payload: &[u8]) -> 
             TunnelPayload::Ethernet(frame) => link::ethernet(frame, &mut headers),
             TunnelPayload::Typed(ether_type, rest) => link::typed(ether_type, rest, &mut headers),
             TunnelPayload::Untyped(rest) => link::untyped(rest, &mut headers),
+            TunnelPayload::Ppp(rest) => ppp::frame(rest, &mut headers),
+            TunnelPayload::L2tpFrame(rest) => link::l2tp_frame(rest, &mut headers),
         };
-        let Some((NetworkLayer::Ip(found), rest)) = inside else { break };
+        let Some((net @ NetworkLayer::Ip(found), rest)) = inside else { break };
         let LinkHeaders { tags, tunnel, .. } = headers;
-        layers = PacketLayers { tags, tunnel, net: NetworkLayer::Ip(found) };
+        layers = PacketLayers { tags, tunnel, net, outer: Some(ends), quoted: None };
         (ip, payload) = (found, rest);
     }
-    layers
+    PacketLayers { quoted: icmp::quoted(&ip, payload), ..layers }
 }
 
 #[inline]
-fn outer<'a>(
-    linktype: u16,
-    data: &'a [u8],
-    headers: &mut LinkHeaders,
-) -> Option<(NetworkLayer, &'a [u8])> {
+fn outer<'a>(linktype: u16, data: WireBytes<'a>, headers: &mut LinkHeaders) -> link::Found<'a> {
     match linktype {
         ETHERNET => link::ethernet(data, headers),
         RAW_IPV4 => link::typed(IPV4, data, headers),
         RAW_IPV6 => link::typed(IPV6, data, headers),
-        LINUX_SLL => link::typed(be16(data, 14)?, data.get(16..)?, headers),
-        LINUX_SLL2 => link::typed(be16(data, 0)?, data.get(20..)?, headers),
-        raw if RAW.contains(&raw) => link::raw(data),
+        LINUX_SLL => cooked(be16(&data, 14)?, data.after(16)?, headers),
+        LINUX_SLL2 => cooked(be16(&data, 0)?, data.after(20)?, headers),
+        raw if RAW.contains(&raw) => ip::either(data),
         NULL | LOOP => link::loopback(data),
-        PPP | PPP_HDLC => link::ppp_frame(data, headers),
+        PPP | PPP_HDLC => ppp::or_cisco_hdlc(data, headers),
         PPP_ETHER => link::pppoe(data, headers),
-        CISCO_HDLC => link::cisco_hdlc(data, headers),
+        CISCO_HDLC => ppp::cisco_hdlc(data, headers),
+        IEEE802_11 => wireless::frame(data, headers),
+        RADIOTAP => wireless::radiotap(data, headers),
+        PPI => wireless::ppi(data, headers),
         _ => Some((NetworkLayer::UnknownLink, data)),
+    }
+}
+
+/// Parses a packet after the header of a Linux cooked capture.
+fn cooked<'a>(protocol: u16, data: WireBytes<'a>, headers: &mut LinkHeaders) -> link::Found<'a> {
+    match protocol {
+        SLL_LLC => link::llc(data, headers),
+        _ => link::typed(protocol, data, headers),
     }
 }
 

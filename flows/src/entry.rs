@@ -1,10 +1,12 @@
 //! An entry of the table of conversations: the fields that every packet uses, and those that are used
 //! once a second.
 
+use std::net::IpAddr;
+
 use pmdscope_packets::{DIR_RX, DIR_TX, Packet};
 
-use crate::dissect::TcpFields;
-use crate::key::FlowKey;
+use crate::dissect::{OuterEnds, TcpFields};
+use crate::key::{FlowKey, ip_address};
 use crate::tcp::TcpConnection;
 use crate::{Flow, FlowEnd, FlowPlace, PacketCounts, SenderCounts};
 
@@ -22,6 +24,10 @@ pub(super) struct SeenPacket {
     pub(super) variance: u64,
     pub(super) tcp: Option<TcpFields>,
     pub(super) spot: PackedPlace,
+    /// Ends of the tunnel.
+    pub(super) outer: Option<OuterEnds>,
+    /// It is an ICMP error about a packet of the conversation, and counts as an answer to it.
+    pub(super) is_error: bool,
 }
 
 /// Counts of an entry by direction and sender. The two that most packets are counted in are next to
@@ -99,6 +105,8 @@ pub(super) struct FlowDetails {
     /// Time of the first packet, nanoseconds.
     pub(super) first_ns: u64,
     pub(super) variance: u64,
+    /// ICMP errors about packets of the conversation.
+    icmp_errors: u64,
     /// Counts at the start of the previous interval, and of the current one: received, and sent or
     /// unknown.
     marks: [[PacketCounts; 2]; 2],
@@ -109,14 +117,17 @@ pub(super) struct FlowDetails {
 pub(super) struct ReportedCounts {
     counts: DirectionCounts,
     variance: u64,
-    /// Time of the first packet that was not reported.
+    /// Earliest time of the packets that were not reported.
     pub(super) first_ns: u64,
+    /// Ends of the tunnel of the last packet: on the side of the local end and of the remote one.
+    tunnel_ends: Option<[IpAddr; 2]>,
 }
 
 impl FlowEntry {
     /// Returns an entry for the conversation of this packet, which is not counted yet.
     pub(super) fn new(seen: &SeenPacket) -> Self {
         let sender = if seen.dir == DIR_RX { FlowEnd::Remote } else { FlowEnd::Local };
+        let opener = if seen.is_error { sender.other() } else { sender };
         Self {
             key: seen.key,
             last_ns: seen.ns,
@@ -124,7 +135,7 @@ impl FlowEntry {
             counts: DirectionCounts::default(),
             rx: PackedPlace::default(),
             tx: PackedPlace::default(),
-            connection: TcpConnection::of(seen.key.protocol(), sender, seen.variance > 0),
+            connection: TcpConnection::of(seen.key.protocol(), opener, seen.variance > 0),
             local_first: seen.from_first == (sender == FlowEnd::Local),
             told: false,
             live: true,
@@ -151,6 +162,9 @@ impl FlowEntry {
         }
         if seen.variance > 0 {
             side.variance = side.variance.saturating_add(seen.variance);
+        }
+        if seen.is_error {
+            side.icmp_errors = side.icmp_errors.saturating_add(seen.counts.packets);
         }
         self.last_ns = self.last_ns.max(seen.ns);
         self.votes = self.votes.saturating_add(1);
@@ -221,6 +235,7 @@ impl FlowEntry {
         Flow {
             recent_rx,
             recent_tx,
+            icmp_errors: side.icmp_errors,
             ..self.made_of(&self.counts, first_ns, variance, self.connection.flags)
         }
     }
@@ -231,13 +246,9 @@ impl FlowEntry {
         let variance = side.variance.saturating_sub(told.variance);
         let flags = std::mem::take(&mut self.connection.new_flags);
         let flow = self.made_of(&counts, told.first_ns, variance, flags);
-        *told = ReportedCounts {
-            counts: self.counts,
-            variance: side.variance,
-            first_ns: told.first_ns,
-        };
+        *told = ReportedCounts { counts: self.counts, variance: side.variance, ..*told };
         self.told = true;
-        flow
+        Flow { tunnel_ends: told.tunnel_ends, ..flow }
     }
 
     fn made_of(
@@ -249,12 +260,17 @@ impl FlowEntry {
     ) -> Flow {
         let [first, second] = self.key.ends();
         let (local, remote) = if self.local_first { (first, second) } else { (second, first) };
+        let [vlans, inner_vlans] = self.key.vlans();
         let ways =
             |local, remote| SenderCounts { from_local: counts[local], from_remote: counts[remote] };
         Flow {
             app: self.key.app(),
             proto: self.key.protocol(),
-            vlans: self.key.vlans(),
+            vlans,
+            inner_vlans,
+            icmp: self.key.icmp(),
+            icmp_errors: 0,
+            tunnel_ends: None,
             tunnel: self.key.tunnel(),
             local,
             remote,
@@ -279,6 +295,19 @@ impl FlowEntry {
 impl ReportedCounts {
     pub(super) fn since(first_ns: u64) -> Self {
         Self { first_ns, ..Self::default() }
+    }
+
+    /// Takes in the time of a packet that is to be reported, and its tunnel. Times may go back: a record
+    /// starts with the earliest of its packets.
+    pub(super) fn note(&mut self, entry: &FlowEntry, seen: &SeenPacket) {
+        self.first_ns = if entry.told { seen.ns } else { self.first_ns.min(seen.ns) };
+        if let Some(outer) = seen.outer {
+            let ends =
+                [outer.source, outer.destination].map(|address| ip_address(outer.v6, address));
+            let [source, destination] = ends;
+            let by_local = entry.sender(seen) == FlowEnd::Local;
+            self.tunnel_ends = Some(if by_local { ends } else { [destination, source] });
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub struct FlowEndpoint {
 pub enum Tunnel {
     /// VXLAN, with its network identifier.
     Vxlan(u32),
+    /// VXLAN with the generic protocol extension, with its network identifier.
+    #[serde(rename = "vxlan-gpe")]
+    VxlanGpe(u32),
     /// GENEVE, with its network identifier.
     Geneve(u32),
     /// GRE, also over UDP, with its key; 0 if it has none.
@@ -42,12 +45,40 @@ pub enum Tunnel {
     /// Ethernet after MPLS labels, or MPLS over UDP or IP. Each direction has its own labels, so a
     /// conversation has none.
     Mpls,
+    /// A network service header. Each direction has its own path.
+    Nsh,
+    /// IPv6 over UDP by Teredo.
+    Teredo,
+    /// Ethernet in IP: `EtherIP`, and Ethernet after an `SRv6` header.
+    EtherIp,
+    /// L2TP of version 2 or 3. Each direction has its own tunnel and session ids.
+    L2tp,
+    /// PPTP: PPP in GRE. Each direction has its own call id.
+    Pptp,
+    /// Generic UDP encapsulation.
+    Gue,
+    /// Ethernet between bridges of TRILL.
+    Trill,
+    /// Ethernet between provider backbone bridges, with its service.
+    Pbb(u32),
+}
+
+/// A kind of ICMP messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct IcmpKind {
+    /// ICMP type; of a conversation of requests and answers, that of requests.
+    #[serde(rename = "type")]
+    pub kind: u8,
+    /// ICMP code.
+    pub code: u8,
 }
 
 impl fmt::Display for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Vxlan(id) => write!(f, "vxlan {id}"),
+            Self::VxlanGpe(id) => write!(f, "vxlan-gpe {id}"),
             Self::Geneve(id) => write!(f, "geneve {id}"),
             Self::Gre(id) => write!(f, "gre {id}"),
             Self::Erspan(id) => write!(f, "erspan {id}"),
@@ -55,6 +86,14 @@ impl fmt::Display for Tunnel {
             Self::GtpU => f.write_str("gtp-u"),
             Self::Ipip => f.write_str("ipip"),
             Self::Mpls => f.write_str("mpls"),
+            Self::Nsh => f.write_str("nsh"),
+            Self::Teredo => f.write_str("teredo"),
+            Self::EtherIp => f.write_str("etherip"),
+            Self::L2tp => f.write_str("l2tp"),
+            Self::Pptp => f.write_str("pptp"),
+            Self::Gue => f.write_str("gue"),
+            Self::Trill => f.write_str("trill"),
+            Self::Pbb(id) => write!(f, "pbb {id}"),
         }
     }
 }
@@ -134,10 +173,21 @@ pub struct Flow {
     pub app: u16,
     /// IP protocol number of the innermost header.
     pub proto: u8,
-    /// VLAN ids, outermost first; 0 if there is none.
+    /// VLAN ids outside of tunnels, outermost first; 0 if there is none.
     pub vlans: [u16; 2],
+    /// VLAN ids inside the tunnel, outermost first; 0 if there is none. At most three ids are known in all.
+    pub inner_vlans: [u16; 2],
+    /// Kind of ICMP messages; `None` if it is not ICMP.
+    pub icmp: Option<IcmpKind>,
+    /// Number of ICMP errors about packets of the conversation, which are in its counts: from the end that
+    /// the packets in them were sent to.
+    pub icmp_errors: u64,
     /// Outermost tunnel of a known type; `None` if there is none.
     pub tunnel: Option<Tunnel>,
+    /// Ends of the outermost tunnel with an IP header, of the last packet: on the side of the local end, and of
+    /// the remote end. Only in reports to a [`crate::FlowListener`]; `None` if there is no such tunnel.
+    #[serde(skip)]
+    pub tunnel_ends: Option<[IpAddr; 2]>,
     /// The end on the side of the app: the receiver of the first packet if the app received it, otherwise
     /// the sender; also the sender if the direction is unknown, as in a plain pcap file.
     pub local: FlowEndpoint,
@@ -177,6 +227,12 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Returns the two outermost VLAN ids, outside of tunnels or inside; 0 if there is none.
+    pub fn outer_vlans(&self) -> [u16; 2] {
+        let mut ids = self.vlans.into_iter().chain(self.inner_vlans).filter(|id| *id > 0);
+        [ids.next().unwrap_or(0), ids.next().unwrap_or(0)]
+    }
+
     /// Returns the sum of all packets and bytes.
     pub fn total(&self) -> PacketCounts {
         let ways = [self.rx, self.tx, self.unknown];
@@ -287,6 +343,19 @@ pub struct ProtocolCounts {
     pub other_protocols: PacketCounts,
 }
 
+/// Packets without IP that is read, of one ethertype.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OtherEtherType {
+    /// Ethertype, or protocol of PPP; below 1536 there was none.
+    pub ether_type: u16,
+    /// Name, such as `ARP`; its number if it has no known name.
+    pub name: String,
+    /// Packets of the ethertype.
+    #[serde(flatten)]
+    pub counts: PacketCounts,
+}
+
 /// Packets of a file with a link type that is not parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -351,6 +420,8 @@ pub struct FlowSnapshot {
     pub queues: Vec<QueueCounts>,
     /// Packets of link types that are not parsed, by link type.
     pub unknown_links: Vec<UnknownLink>,
+    /// Packets that are not IP, by ethertype; the first 32 ethertypes.
+    pub other_ether_types: Vec<OtherEtherType>,
     /// Number of packets that were examined, without those that sampling left out.
     pub looked_at: u64,
     /// Lost packets, which are in none of the counts.

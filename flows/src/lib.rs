@@ -14,6 +14,7 @@ mod content;
 mod counters;
 mod dissect;
 mod entry;
+mod ether_types;
 mod flow;
 mod index;
 pub mod ipfix;
@@ -29,9 +30,9 @@ mod tcp;
 
 pub use self::content::PacketContent;
 pub use self::flow::{
-    Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
-    QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets,
-    standard_error,
+    Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, IcmpKind, OtherEtherType, PacketCounts,
+    ProtocolCounts, QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnknownLink,
+    UnlistedPackets, standard_error,
 };
 pub use self::latest_snapshot::LatestSnapshot;
 pub use self::listener::{FlowEndReason, FlowListener};

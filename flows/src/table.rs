@@ -11,6 +11,7 @@ use pmdscope_packets::{
 use crate::counters::{QueueTable, count_unknown_link};
 use crate::dissect::{NetworkLayer, dissect};
 use crate::entry::{FlowDetails, FlowEntry, PackedPlace, ReportedCounts, SeenPacket};
+use crate::ether_types::EtherTypeTable;
 use crate::key::FlowKey;
 use crate::latest_snapshot::LatestSnapshot;
 use crate::listener::{FlowEndReason, FlowListener};
@@ -86,6 +87,7 @@ pub struct FlowTable {
     ports: PortTable,
     queues: QueueTable,
     unknown_links: Vec<UnknownLink>,
+    other_ether_types: EtherTypeTable,
     protocols: ProtocolCounts,
     other: UnlistedPackets,
     total: PacketCounts,
@@ -134,6 +136,7 @@ impl FlowTable {
             ports: PortTable::default(),
             queues: QueueTable::default(),
             unknown_links: Vec::new(),
+            other_ether_types: EtherTypeTable::default(),
             protocols: ProtocolCounts::default(),
             other: UnlistedPackets::default(),
             total: PacketCounts::default(),
@@ -182,8 +185,8 @@ impl FlowTable {
             _ if self.make_room(seen) => self.add(seen),
             _ => return self.turn_away(seen),
         };
-        if self.listener.is_some() && self.store.entries[at].told {
-            self.store.told[at].first_ns = seen.ns;
+        if self.listener.is_some() {
+            self.store.told[at].note(&self.store.entries[at], seen);
         }
         self.store.entries[at].count(&mut self.store.sides[at], seen);
     }
@@ -245,6 +248,7 @@ impl FlowTable {
         self.other.evict(seen.counts, seen.variance);
         if let Some(listener) = &mut self.listener {
             let mut told = ReportedCounts::since(seen.ns);
+            told.note(&entry, seen);
             let flow = entry.tell(&side, &mut told);
             listener.flow(&flow, self.ports.apps(), FlowEndReason::Resources);
         }
@@ -329,6 +333,7 @@ impl FlowTable {
             protocols: self.protocols,
             queues: self.queues.snapshot(),
             unknown_links: self.unknown_links.clone(),
+            other_ether_types: self.other_ether_types.snapshot(),
             looked_at: self.looked_at,
             lost: self.ports.lost(),
             sample: self.sample,
@@ -406,22 +411,35 @@ impl PacketSink for FlowTable {
             return Ok(());
         };
         self.queues.count(port.app, port.id, packet, counts);
-        let layers = dissect(port.linktype, packet.data, self.inner);
+        let length = usize::try_from(packet.len).unwrap_or(usize::MAX);
+        let layers = dissect(port.linktype, packet.data, length, self.inner);
         self.protocols.count(&layers, counts);
         match &layers.net {
             NetworkLayer::Ip(ip) => {
-                let (key, from_first) = FlowKey::new(port.app, &layers, ip);
-                let (hash, spot) = (self.store.hash(&key), PackedPlace::new(port.id, packet));
-                let Packet { ns, dir, .. } = *packet;
-                let tcp = ip.tcp;
-                let seen =
-                    SeenPacket { key, hash, from_first, dir, ns, counts, variance, tcp, spot };
-                self.batch.push(seen);
+                // An ICMP error belongs to the conversation that it is about.
+                let about = layers.quoted.as_ref().unwrap_or(ip);
+                let (key, from_first) = FlowKey::new(port.app, &layers, about);
+                self.batch.push(SeenPacket {
+                    key,
+                    hash: self.store.hash(&key),
+                    from_first,
+                    dir: packet.dir,
+                    ns: packet.ns,
+                    counts,
+                    variance,
+                    tcp: about.tcp,
+                    spot: PackedPlace::new(port.id, packet),
+                    outer: layers.outer,
+                    is_error: layers.quoted.is_some(),
+                });
                 if self.batch.len() == BATCH {
                     self.settle();
                 }
             }
-            NetworkLayer::Other(_) => self.other.not_ip = self.other.not_ip.plus(counts),
+            NetworkLayer::Other(ether_type) => {
+                self.other.not_ip = self.other.not_ip.plus(counts);
+                self.other_ether_types.count(*ether_type, counts);
+            }
             NetworkLayer::Unreadable => self.other.unreadable = self.other.unreadable.plus(counts),
             NetworkLayer::UnknownLink => {
                 self.other.unknown_link = self.other.unknown_link.plus(counts);

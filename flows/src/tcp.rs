@@ -36,8 +36,8 @@ impl TcpConnection {
 
     /// Returns the state of a new conversation. Without a handshake, the sender of the first packet is
     /// the opener, unless earlier packets may have been left out by sampling.
-    pub(super) fn of(protocol: u8, sender: FlowEnd, sampled: bool) -> Self {
-        let opener = (protocol != TCP && !sampled).then_some(sender);
+    pub(super) fn of(protocol: u8, first_sender: FlowEnd, sampled: bool) -> Self {
+        let opener = (protocol != TCP && !sampled).then_some(first_sender);
         Self { opener, ..Self::default() }
     }
 
@@ -86,7 +86,7 @@ impl TcpConnection {
 const SYN_ACK: u8 = SYN | ACK;
 
 impl FlowEnd {
-    fn other(self) -> Self {
+    pub(super) fn other(self) -> Self {
         match self {
             Self::Local => Self::Remote,
             Self::Remote => Self::Local,

@@ -387,14 +387,15 @@ fn fragments(pair: Pair) -> [Vec<u8>; 2] {
     [first, later]
 }
 
-/// Returns an echo request, or an error that contains the beginning of another packet.
+/// Returns an echo request, or an error that contains the beginning of a packet of others: one about a packet
+/// of its receiver counts for the conversation of that packet, which tshark does not do.
 fn icmp(pair: Pair, error: bool) -> Vec<u8> {
     let pair = Pair { vlans: 0, v6: false, ..pair };
     let mut frame = Vec::new();
     let kind = etherparse::Icmpv4Type::DestinationUnreachable(
         etherparse::icmpv4::DestUnreachableHeader::Port,
     );
-    let inside = &udp(pair.back(), 20)[14..];
+    let inside = &udp(pair, 20)[14..];
     if error {
         builder!(pair).icmpv4(kind).write(&mut frame, inside).unwrap();
     } else {

@@ -1,7 +1,7 @@
 //! Conversations as text: endpoints, protocols, states, flags, queues and rates.
 
 use pmdscope_flows::{
-    Flow, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, TcpState, standard_error,
+    Flow, FlowEndpoint, FlowPlace, FlowSnapshot, IcmpKind, PacketCounts, TcpState, standard_error,
 };
 
 use crate::number::UNKNOWN;
@@ -70,13 +70,43 @@ pub fn flags(bits: u8) -> String {
     }
 }
 
-/// VLANs and tunnel, outermost first: `vlan 7.42 vxlan 5001`; empty without any.
+/// VLANs and tunnel, outermost first: `vlan 7.42 vxlan 5001 vlan 3`; empty without any.
 pub fn wrapping(flow: &Flow) -> String {
-    let vlans = flow.vlans.iter().filter(|id| **id != 0).map(ToString::to_string);
-    let vlans = vlans.collect::<Vec<_>>().join(".");
-    let vlans = (!vlans.is_empty()).then(|| format!("vlan {vlans}"));
     let tunnel = flow.tunnel.map(|tunnel| tunnel.to_string());
-    vlans.into_iter().chain(tunnel).collect::<Vec<_>>().join(" ")
+    let parts = [vlans(flow.vlans), tunnel, vlans(flow.inner_vlans)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn vlans(ids: [u16; 2]) -> Option<String> {
+    let ids = ids.iter().filter(|id| **id != 0).map(ToString::to_string).collect::<Vec<_>>();
+    (!ids.is_empty()).then(|| format!("vlan {}", ids.join(".")))
+}
+
+/// The state of a conversation: of TCP as `ss` calls it, of ICMP the messages; `-` where there is none.
+pub fn flow_state(flow: &Flow) -> String {
+    match flow.icmp {
+        Some(kind) => icmp(kind, flow.local.addr.is_ipv6()),
+        None => state(flow.state).to_owned(),
+    }
+}
+
+/// Messages of ICMP by their type and code, such as `echo` or `unreachable/3`; without a name `type/code`.
+fn icmp(IcmpKind { kind, code }: IcmpKind, v6: bool) -> String {
+    let name = match (v6, kind) {
+        (false, 8) | (true, 128) => "echo",
+        (false, 3) | (true, 1) => "unreachable",
+        (false, 11) | (true, 3) => "time-exceeded",
+        (true, 2) => "too-big",
+        (false, 12) | (true, 4) => "parameter",
+        (false, 4) => "quench",
+        (false, 5) | (true, 137) => "redirect",
+        (false, 13) => "timestamp",
+        (false, 9 | 10) | (true, 133) => "router",
+        (true, 130..=132 | 143) => "mld",
+        (true, 135) => "neighbor",
+        _ => return format!("{kind}/{code}"),
+    };
+    if code == 0 { name.to_owned() } else { format!("{name}/{code}") }
 }
 
 /// `PORT:QUEUE`, with a `+` behind it when other queues had packets as well.
@@ -215,6 +245,10 @@ mod tests {
             app: 0,
             proto: 17,
             vlans: [0; 2],
+            inner_vlans: [0; 2],
+            icmp: None,
+            icmp_errors: 0,
+            tunnel_ends: None,
             tunnel: None,
             local: end,
             remote: end,
@@ -237,5 +271,12 @@ mod tests {
         flow.vlans = [7, 42];
         flow.tunnel = Some(Tunnel::Vxlan(5_001));
         assert_eq!(wrapping(&flow), "vlan 7.42 vxlan 5001");
+        (flow.vlans, flow.inner_vlans) = ([5, 0], [7, 0]);
+        assert_eq!(wrapping(&flow), "vlan 5 vxlan 5001 vlan 7");
+        assert_eq!(flow_state(&flow), UNKNOWN);
+        flow.icmp = Some(IcmpKind { kind: 3, code: 4 });
+        assert_eq!(flow_state(&flow), "unreachable/4");
+        flow.icmp = Some(IcmpKind { kind: 200, code: 1 });
+        assert_eq!(flow_state(&flow), "200/1");
     }
 }

@@ -1,6 +1,6 @@
 //! The subject of a row, a selection or a detail view. It stays the same from sample to sample.
 
-use pmdscope_flows::{Flow, FlowEndpoint, Tunnel};
+use pmdscope_flows::{Flow, FlowEndpoint, IcmpKind, Tunnel};
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::finding::{FindingSubject, Lint};
 use pmdscope_telemetry::sample::{QueueDirection, SiteKind};
@@ -58,7 +58,9 @@ pub struct ConversationKey {
     pub local: FlowEndpoint,
     pub remote: FlowEndpoint,
     pub vlans: [u16; 2],
+    pub inner_vlans: [u16; 2],
     pub tunnel: Option<Tunnel>,
+    pub icmp: Option<IcmpKind>,
     /// The same ends may meet again.
     pub first_ns: u64,
 }
@@ -66,8 +68,8 @@ pub struct ConversationKey {
 impl ConversationKey {
     /// The key of a conversation.
     pub fn of(flow: &Flow) -> Self {
-        let Flow { proto, local, remote, vlans, tunnel, first_ns, .. } = *flow;
-        Self { proto, local, remote, vlans, tunnel, first_ns }
+        let Flow { proto, local, remote, vlans, inner_vlans, tunnel, icmp, first_ns, .. } = *flow;
+        Self { proto, local, remote, vlans, inner_vlans, tunnel, icmp, first_ns }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct LostGroup<'a> {
 impl<'a> LostPacket<'a> {
     /// With the first bytes of the packet, as far as they could be read.
     pub(super) fn new(mbuf: &'a LostMbuf, data: &[u8]) -> Self {
-        Self { mbuf, content: PacketContent::of(ETHERNET, data) }
+        Self { mbuf, content: PacketContent::of(ETHERNET, data, mbuf.packet_bytes) }
     }
 
     fn ends(&self) -> Option<(u8, FlowEndpoint, FlowEndpoint)> {

@@ -31,7 +31,8 @@ pub(super) fn chosen<'a>(
 }
 
 fn key(flow: &Flow) -> impl Ord + use<> {
-    (flow.proto, flow.local, flow.remote, flow.app, flow.vlans, flow.first_ns)
+    let vlans = [flow.vlans, flow.inner_vlans];
+    (flow.proto, flow.local, flow.remote, flow.app, vlans, flow.icmp, flow.first_ns)
 }
 
 fn order(
@@ -53,7 +54,7 @@ fn order(
         ConversationSort::Local => a.local.cmp(&b.local),
         ConversationSort::Remote => a.remote.cmp(&b.remote),
         ConversationSort::Proto => a.proto.cmp(&b.proto),
-        ConversationSort::State => conversation::state(a.state).cmp(conversation::state(b.state)),
+        ConversationSort::State => conversation::flow_state(a).cmp(&conversation::flow_state(b)),
     }
 }
 
@@ -144,7 +145,7 @@ fn cells(data: &ReportData, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
         window(0),
         window(1),
         window(2),
-        Cell::text(conversation::state(flow.state)),
+        Cell::text(conversation::flow_state(flow)),
         Cell::text(format::queues(flow)),
         Cell::text(format::lcores(flow)),
         ago(flow.first_ns),
@@ -186,6 +187,11 @@ fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usi
         let kinds = plural(other_kinds as u64, "conversation");
         notes.push(format!("{kinds} of other protocols: not shown"));
     }
+    let errors = flows.iter().map(|flow| flow.icmp_errors).sum::<u64>();
+    if errors > 0 {
+        let errors = plural(errors, "ICMP error");
+        notes.push(format!("{errors}: counted for the conversations that they are about"));
+    }
     notes.extend(other(snapshot));
     notes.push(total(data, snapshot));
     notes.extend(data.caveats());
@@ -209,10 +215,15 @@ fn other(snapshot: &FlowSnapshot) -> Option<String> {
         unreadable,
         ..
     } = snapshot.other;
+    let kinds = snapshot.other_ether_types.iter();
+    let kinds = kinds.map(|kind| format!("{} {}", count(kind.counts.packets), kind.name));
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    let not_read = if kinds.is_empty() { kinds } else { format!(" ({kinds})") };
+    let not_read = format!("not IP{not_read}");
     let all = [
         (evicted, evicted_variance, "of evicted conversations (--flows sets the table size)"),
         (expired, expired_variance, "of expired conversations"),
-        (not_ip, 0, "not IP"),
+        (not_ip, 0, not_read.as_str()),
         (unreadable, 0, "unreadable"),
     ];
     let there = all.iter().filter(|(counts, ..)| counts.packets > 0);

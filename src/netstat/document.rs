@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use pmdscope_flows::{
-    Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
-    SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets, standard_error,
+    Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, IcmpKind, OtherEtherType, PacketCounts,
+    ProtocolCounts, SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets, standard_error,
 };
 use pmdscope_render::conversation;
 use serde::Serialize;
@@ -85,6 +85,9 @@ struct PacketsJson<'a> {
     /// Packets in `other.unknown_link`, by link type.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     unknown_links: &'a [UnknownLink],
+    /// Packets in `other.not_ip`, by ethertype: the first 32 ethertypes; left out if there are none.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    other_ether_types: &'a [OtherEtherType],
     /// Lost packets, which are in none of the counts.
     lost: u64,
     /// Packets that are missing from the counts, by reason.
@@ -120,10 +123,20 @@ struct ConversationJson<'a> {
     proto: String,
     /// IP protocol number of the innermost header.
     proto_number: u8,
-    /// VLAN ids, outermost first, at most two; empty if there are none.
+    /// VLAN ids, outermost first, at most three; empty if there are none.
     vlans: Vec<u16>,
+    /// Those of `vlans` that are inside the tunnel; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inner_vlans: Vec<u16>,
     /// Outermost tunnel of a known type; `None` if there is none.
     tunnel: Option<Tunnel>,
+    /// Kind of ICMP messages; left out if it is not ICMP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icmp: Option<IcmpKind>,
+    /// Number of ICMP errors about packets of the conversation, which are in its counts; left out if there
+    /// are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    icmp_errors: u64,
     /// The end on the side of the app: the receiver of the first packet if the app received it, otherwise the
     /// sender; also the sender if the direction is unknown, as in a plain pcap file.
     local: FlowEndpoint,
@@ -273,6 +286,7 @@ fn packets<'a>(data: &'a ReportData, snapshot: &'a FlowSnapshot) -> PacketsJson<
         },
         other: &snapshot.other,
         unknown_links: &snapshot.unknown_links,
+        other_ether_types: &snapshot.other_ether_types,
         lost: data.lost(),
         losses: &data.losses,
         peek: data.peek.as_ref(),
@@ -292,7 +306,10 @@ fn conversation<'a>(
         app: app_of(snapshot, flow.app),
         proto: conversation::protocol(flow.proto),
         proto_number: flow.proto,
-        vlans: flow.vlans.iter().copied().filter(|id| *id > 0).collect(),
+        vlans: vlans([flow.vlans, flow.inner_vlans].as_flattened()),
+        inner_vlans: vlans(&flow.inner_vlans),
+        icmp: flow.icmp,
+        icmp_errors: flow.icmp_errors,
         tunnel: flow.tunnel,
         local: flow.local,
         remote: flow.remote,
@@ -313,6 +330,16 @@ fn conversation<'a>(
         rx_place: flow.rx_place,
         tx_place: flow.tx_place,
     }
+}
+
+fn vlans(ids: &[u16]) -> Vec<u16> {
+    ids.iter().copied().filter(|id| *id > 0).collect()
+}
+
+/// Serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]

@@ -121,10 +121,10 @@ fn is_undirected(flow: &Flow) -> bool {
 }
 
 /// What one line is of: app, protocol, local end, VLANs, tunnel.
-type ListeningKey = (u16, u8, FlowEndpoint, [u16; 2], Option<Tunnel>);
+type ListeningKey = (u16, u8, FlowEndpoint, [[u16; 2]; 2], Option<Tunnel>);
 
 fn key(flow: &Flow, local: FlowEndpoint) -> ListeningKey {
-    (flow.app, flow.proto, local, flow.vlans, flow.tunnel)
+    (flow.app, flow.proto, local, [flow.vlans, flow.inner_vlans], flow.tunnel)
 }
 
 /// All ports that receive.

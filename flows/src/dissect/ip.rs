@@ -1,6 +1,10 @@
 //! IPv4 and IPv6 with their extension headers, and the fields that are used of TCP, UDP, SCTP and ICMP.
 
+use std::cmp::Ordering;
+
+use super::wire_bytes::WireBytes;
 use super::{ICMP, ICMP6, NetworkLayer, SCTP, TCP, UDP, be16, be32};
+use crate::IcmpKind;
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -12,6 +16,8 @@ const HIP: u8 = 139;
 const SHIM6: u8 = 140;
 /// Most extension headers that are followed; legitimate senders have fewer.
 const EXTENSIONS: usize = 12;
+/// Most bytes after an IPv6 packet in a frame: padding of the shortest frames, and an FCS.
+const PADDING: usize = 8;
 
 /// Whether an IP packet is a fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +39,17 @@ pub(crate) struct TcpFields {
     pub(crate) window: u16,
 }
 
+/// Whether the length in an IP header fits what follows it on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LengthFit {
+    /// The packet would be longer than what there is.
+    Wrong,
+    /// More follows, such as padding, or the header leaves the length open.
+    Shorter,
+    /// Nothing follows.
+    Exact,
+}
+
 /// Fields of an IP header, and of the transport header after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IpFields {
@@ -48,13 +65,24 @@ pub(crate) struct IpFields {
     pub(crate) source_port: u16,
     pub(crate) destination_port: u16,
     pub(crate) tcp: Option<TcpFields>,
-    /// ICMP type.
-    pub(crate) icmp: Option<u8>,
+    pub(crate) icmp: Option<IcmpKind>,
+    pub(crate) fit: LengthFit,
+}
+
+impl LengthFit {
+    #[inline]
+    fn of(stated: usize, data: WireBytes<'_>) -> Self {
+        match stated.cmp(&data.wire_length()) {
+            Ordering::Greater => Self::Wrong,
+            Ordering::Less => Self::Shorter,
+            Ordering::Equal => Self::Exact,
+        }
+    }
 }
 
 /// Parses an IPv4 packet; `None` if the header is malformed, or cut off before its 20 bytes.
 #[inline]
-pub(super) fn v4(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
+pub(super) fn v4(data: WireBytes<'_>) -> Option<(NetworkLayer, WireBytes<'_>)> {
     let header = data.first_chunk::<20>()?;
     let size = usize::from(header[0] & 0x0f) * 4;
     if header[0] >> 4 != 4 || size < 20 {
@@ -62,7 +90,7 @@ pub(super) fn v4(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     }
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     // Senders set a length of 0 when they pass a large segment to the NIC, which fills it in.
-    let end = if total == 0 { data.len() } else { data.len().min(total) };
+    let packet = if total == 0 { data } else { data.up_to(total) };
     let place = u16::from_be_bytes([header[6], header[7]]);
     let fragment = match (place & 0x1fff, place & 0x2000) {
         (0, 0) => FragmentKind::Whole,
@@ -80,24 +108,25 @@ pub(super) fn v4(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
         destination_port: 0,
         tcp: None,
         icmp: None,
+        fit: LengthFit::of(total, data),
     };
-    let mut payload = data.get(size..end).unwrap_or_default();
+    let mut payload = packet.after(size).unwrap_or_default();
     if ip.protocol == AUTHENTICATION && fragment != FragmentKind::Later {
         payload = extensions(&mut ip, payload);
     }
-    transport(&mut ip, payload);
+    transport(&mut ip, payload.captured());
     Some((NetworkLayer::Ip(ip), payload))
 }
 
 /// Parses an IPv6 packet; `None` if the header is malformed, or cut off before its 40 bytes.
 #[inline]
-pub(super) fn v6(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
-    let (header, rest) = data.split_first_chunk::<40>()?;
+pub(super) fn v6(data: WireBytes<'_>) -> Option<(NetworkLayer, WireBytes<'_>)> {
+    let header = data.first_chunk::<40>()?;
     if header[0] >> 4 != 6 {
         return None;
     }
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let end = if length == 0 { rest.len() } else { rest.len().min(length) };
+    let packet = if length == 0 { data } else { data.up_to(40 + length) };
     let mut ip = IpFields {
         v6: true,
         source: u128::from_be_bytes(*header[8..].first_chunk()?),
@@ -109,18 +138,19 @@ pub(super) fn v6(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
         destination_port: 0,
         tcp: None,
         icmp: None,
+        fit: LengthFit::of(40 + length, data),
     };
-    let payload = extensions(&mut ip, &rest[..end]);
-    transport(&mut ip, payload);
+    let payload = extensions(&mut ip, packet.after(40)?);
+    transport(&mut ip, payload.captured());
     Some((NetworkLayer::Ip(ip), payload))
 }
 
 /// Skips extension headers, and sets the protocol to that of the payload. If the extensions are cut
 /// off, it is the number of the first missing one.
 #[inline]
-fn extensions<'a>(ip: &mut IpFields, mut data: &'a [u8]) -> &'a [u8] {
+fn extensions<'a>(ip: &mut IpFields, mut data: WireBytes<'a>) -> WireBytes<'a> {
     for _ in 0..EXTENSIONS {
-        let size = match (ip.protocol, data) {
+        let size = match (ip.protocol, data.captured()) {
             (HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6, [_, size, ..]) => {
                 (usize::from(*size) + 1) * 8
             }
@@ -136,7 +166,7 @@ fn extensions<'a>(ip: &mut IpFields, mut data: &'a [u8]) -> &'a [u8] {
             }
             _ => break,
         };
-        let Some(rest) = data.get(size..) else { return &[] };
+        let Some(rest) = data.after(size) else { return WireBytes::default() };
         (ip.protocol, data) = (data[0], rest);
         if ip.fragment == FragmentKind::Later {
             break;
@@ -158,7 +188,9 @@ fn transport(ip: &mut IpFields, data: &[u8]) {
                 ip.tcp = tcp(data);
             }
         }
-        ICMP | ICMP6 => ip.icmp = data.first().copied(),
+        ICMP | ICMP6 => {
+            ip.icmp = data.first_chunk().map(|&[kind, code]| IcmpKind { kind, code });
+        }
         _ => {}
     }
 }
@@ -167,4 +199,44 @@ fn transport(ip: &mut IpFields, data: &[u8]) {
 fn tcp(data: &[u8]) -> Option<TcpFields> {
     let (sequence, flags, window) = (be32(data, 4)?, *data.get(13)?, be16(data, 14)?);
     Some(TcpFields { flags, sequence, window })
+}
+
+/// Returns whether data without a type before it can be an IP packet, by its version and length: if more
+/// follows than the packet, the checksum of an IPv4 header must be right, and after IPv6 it may be only a
+/// few bytes of padding. A MAC address is seldom that much like IP.
+pub(super) fn untyped_fit(data: WireBytes<'_>) -> Option<LengthFit> {
+    let (NetworkLayer::Ip(ip), _) = either(data)? else { return None };
+    let likely = match ip.fit {
+        LengthFit::Wrong => false,
+        LengthFit::Shorter if ip.v6 => data.wire_length() - v6_length(&data)? <= PADDING,
+        LengthFit::Shorter => has_right_checksum(&data),
+        LengthFit::Exact => true,
+    };
+    likely.then_some(ip.fit)
+}
+
+/// Parses IP of either version.
+pub(super) fn either(data: WireBytes<'_>) -> Option<(NetworkLayer, WireBytes<'_>)> {
+    match data.first()? >> 4 {
+        4 => v4(data),
+        6 => v6(data),
+        _ => None,
+    }
+}
+
+/// Returns the length of an IPv6 packet that its header states.
+fn v6_length(data: &[u8]) -> Option<usize> {
+    Some(40 + usize::from(be16(data, 4)?))
+}
+
+/// Returns whether data is an IPv4 header with a right checksum.
+pub(super) fn has_right_checksum(data: &[u8]) -> bool {
+    let size = data.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
+    let Some(header) = data.get(..size).filter(|_| data[0] >> 4 == 4 && size >= 20) else {
+        return false;
+    };
+    let (words, _) = header.as_chunks::<2>();
+    let sum = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum::<u32>();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (folded & 0xffff) + (folded >> 16) == 0xffff
 }

@@ -5,7 +5,10 @@ use etherparse::{
 use proptest::prelude::*;
 
 use super::*;
+use crate::IcmpKind;
 
+mod encapsulations;
+mod links;
 mod tunnels;
 
 /// The fields of a valid packet.
@@ -86,13 +89,18 @@ impl Plan {
     }
 }
 
-/// Returns what `etherparse` finds in a frame.
-fn oracle(frame: &[u8]) -> PacketLayers {
+/// Parses a packet that was captured whole.
+fn dissected(linktype: u16, data: &[u8], inner: bool) -> PacketLayers {
+    dissect(linktype, data, data.len(), inner)
+}
+
+/// Returns what `etherparse` finds in a frame, which may be inside of a tunnel.
+fn oracle(frame: &[u8], inside: bool) -> PacketLayers {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let mut tags = VlanTags::default();
     for extension in &packet.link_exts {
         if let LinkExtSlice::Vlan(vlan) = extension {
-            tags.push(vlan.vlan_identifier().value());
+            tags.push(vlan.vlan_identifier().value(), inside);
         }
     }
     let (v6, source, destination, protocol) = match packet.net.as_ref().unwrap() {
@@ -111,6 +119,7 @@ fn oracle(frame: &[u8]) -> PacketLayers {
         InternetSlice::Arp(_) => panic!("no such plan"),
     };
     let (mut ports, mut tcp, mut icmp) = ((0, 0), None, None);
+    let kind = |kind, code| Some(IcmpKind { kind, code });
     match packet.transport {
         Some(TransportSlice::Tcp(slice)) => {
             ports = (slice.source_port(), slice.destination_port());
@@ -118,8 +127,8 @@ fn oracle(frame: &[u8]) -> PacketLayers {
             tcp = Some(TcpFields { flags, sequence, window: slice.window_size() });
         }
         Some(TransportSlice::Udp(udp)) => ports = (udp.source_port(), udp.destination_port()),
-        Some(TransportSlice::Icmpv4(slice)) => icmp = Some(slice.type_u8()),
-        Some(TransportSlice::Icmpv6(slice)) => icmp = Some(slice.type_u8()),
+        Some(TransportSlice::Icmpv4(slice)) => icmp = kind(slice.type_u8(), slice.code_u8()),
+        Some(TransportSlice::Icmpv6(slice)) => icmp = kind(slice.type_u8(), slice.code_u8()),
         Some(TransportSlice::Igmp(_)) | None => {}
     }
     let net = NetworkLayer::Ip(IpFields {
@@ -133,8 +142,9 @@ fn oracle(frame: &[u8]) -> PacketLayers {
         destination_port: ports.1,
         tcp,
         icmp,
+        fit: LengthFit::Exact,
     });
-    PacketLayers { tags, tunnel: None, net }
+    PacketLayers { tags, tunnel: None, net, outer: None, quoted: None }
 }
 
 fn addresses(layers: &PacketLayers) -> Option<(u128, u128)> {
@@ -148,13 +158,14 @@ proptest! {
     #[test]
     fn it_agrees_with_etherparse(plan in plan()) {
         let frame = plan.frame();
-        prop_assert_eq!(dissect(ETHERNET, &frame, true), oracle(&frame));
+        prop_assert_eq!(dissected(ETHERNET, &frame, true), oracle(&frame, false));
     }
 
     #[test]
     fn truncation_only_removes_fields(plan in plan(), kept in 0_usize..200) {
         let frame = plan.frame();
-        let (whole, cut) = (oracle(&frame), dissect(ETHERNET, &frame[..kept.min(frame.len())], true));
+        let cut = dissect(ETHERNET, &frame[..kept.min(frame.len())], frame.len(), true);
+        let whole = oracle(&frame, false);
         if let NetworkLayer::Ip(ip) = cut.net {
             let NetworkLayer::Ip(all) = whole.net else { panic!("{whole:?}") };
             prop_assert_eq!(addresses(&cut), addresses(&whole));
@@ -170,15 +181,16 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(
         data in prop::collection::vec(any::<u8>(), 0..200),
-        linktype in prop::sample::select(vec![ETHERNET, 101, 113, 276, 228, 229, 12, 147, 0, 108, 9, 50, 51, 104]),
+        linktype in prop::sample::select(vec![ETHERNET, 101, 113, 276, 228, 229, 12, 147, 0, 108, 9, 50, 51, 104, 105, 127, 192]),
+        missing in 0_usize..100,
         inner: bool,
     ) {
-        dissect(linktype, &data, inner);
+        dissect(linktype, &data, data.len() + missing, inner);
     }
 }
 
 fn ip_of(linktype: u16, data: &[u8]) -> IpFields {
-    match dissect(linktype, data, true).net {
+    match dissected(linktype, data, true).net {
         NetworkLayer::Ip(ip) => ip,
         other => panic!("{other:?}"),
     }
@@ -220,21 +232,21 @@ fn files_of_other_link_types_are_read() {
         assert_eq!(ip_of(linktype, data).destination_port, 2000, "{linktype}");
     }
     let tagged = [&[0x8f, 0, 0x81, 0, 0, 7, 8, 0][..], &ip].concat();
-    assert_eq!(dissect(104, &tagged, true).tags.ids[0], 7);
-    assert_eq!(dissect(51, &session, true).tunnel, Some(Tunnel::Pppoe(85)));
+    assert_eq!(dissected(104, &tagged, true).tags.ids[0], 7);
+    assert_eq!(dissected(51, &session, true).tunnel, Some(Tunnel::Pppoe(85)));
     for family in [10, 24, 28, 30] {
         let data = [&[family, 0, 0, 0][..], &extended(UDP, &[])].concat();
         assert_eq!(ip_of(0, &data).destination_port, 2000, "{family}");
     }
     // A family without IP, keepalives of PPP and Cisco HDLC, and truncated packets.
-    assert_eq!(dissect(0, &bsd, true).net, NetworkLayer::Other(0));
-    assert_eq!(dissect(9, &[255, 3, 0xc0, 0x21, 9], true).net, NetworkLayer::Other(0xc021));
-    assert_eq!(dissect(104, &[0x8f, 0, 0x80, 0x35, 0], true).net, NetworkLayer::Other(0x8035));
+    assert_eq!(dissected(0, &bsd, true).net, NetworkLayer::Other(0));
+    assert_eq!(dissected(9, &[255, 3, 0xc0, 0x21, 9], true).net, NetworkLayer::Other(0xc021));
+    assert_eq!(dissected(104, &[0x8f, 0, 0x80, 0x35, 0], true).net, NetworkLayer::Other(0x8035));
     for linktype in [0, 9, 50, 51, 104, 108, 113, 276] {
-        assert_eq!(dissect(linktype, &[0], true).net, NetworkLayer::Unreadable, "{linktype}");
+        assert_eq!(dissected(linktype, &[0], true).net, NetworkLayer::Unreadable, "{linktype}");
     }
-    assert_eq!(dissect(147, &ip, true).net, NetworkLayer::UnknownLink);
-    assert_eq!(dissect(229, &ip, true).net, NetworkLayer::Unreadable);
+    assert_eq!(dissected(147, &ip, true).net, NetworkLayer::UnknownLink);
+    assert_eq!(dissected(229, &ip, true).net, NetworkLayer::Unreadable);
 }
 
 #[test]
@@ -289,9 +301,9 @@ fn labels_of_mpls_are_passed_over() {
     let ethernet = |payload: &[u8]| [&[0; 12][..], &[0x88, 0x47], payload].concat();
     let frame = ethernet(&[&[0, 1, 0x00, 64, 0, 2, 0x01, 64][..], &udp_v4()].concat());
     assert_eq!(ip_of(ETHERNET, &frame).destination_port, 2000);
-    assert_eq!(dissect(ETHERNET, &frame, true).tunnel, None);
+    assert_eq!(dissected(ETHERNET, &frame, true).tunnel, None);
     let pseudowire = ethernet(&[0, 2, 0x01, 64, 0, 0, 0, 0, 1, 2, 3]);
-    assert_eq!(dissect(ETHERNET, &pseudowire, true).net, NetworkLayer::Other(0x8847));
+    assert_eq!(dissected(ETHERNET, &pseudowire, true).net, NetworkLayer::Other(0x8847));
 }
 
 #[test]
@@ -299,6 +311,6 @@ fn padding_is_no_header() {
     let mut frame = [&[0; 12][..], &EtherType::IPV4.0.to_be_bytes(), &udp_v4()[..20]].concat();
     frame[16..18].copy_from_slice(&20_u16.to_be_bytes());
     frame.resize(60, 7);
-    let NetworkLayer::Ip(ip) = dissect(ETHERNET, &frame, true).net else { panic!("no IP") };
+    let NetworkLayer::Ip(ip) = dissected(ETHERNET, &frame, true).net else { panic!("no IP") };
     assert_eq!((ip.source_port, ip.destination_port), (0, 0));
 }

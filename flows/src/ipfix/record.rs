@@ -75,7 +75,7 @@ impl<'a> FlowRecord<'a> {
         out.extend_from_slice(&to.port.to_be_bytes());
         out.push(flow.proto);
         out.extend_from_slice(&u16::from(flags).to_be_bytes());
-        flow.vlans.iter().for_each(|vlan| out.extend_from_slice(&vlan.to_be_bytes()));
+        flow.outer_vlans().iter().for_each(|vlan| out.extend_from_slice(&vlan.to_be_bytes()));
         out.extend_from_slice(&segment(flow.tunnel).to_be_bytes());
         let [ingress, egress] = interfaces(flow, self.direction);
         out.extend_from_slice(&ingress.to_be_bytes());
@@ -107,7 +107,7 @@ fn addresses(from: FlowEndpoint, to: FlowEndpoint, out: &mut Vec<u8>) {
 /// Returns the layer 2 segment identifier. Only VXLAN has one that collectors know.
 fn segment(tunnel: Option<Tunnel>) -> u64 {
     match tunnel {
-        Some(Tunnel::Vxlan(id)) => VXLAN | u64::from(id),
+        Some(Tunnel::Vxlan(id) | Tunnel::VxlanGpe(id)) => VXLAN | u64::from(id),
         _ => 0,
     }
 }

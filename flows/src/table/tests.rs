@@ -10,6 +10,7 @@ use super::*;
 use crate::rate_windows::ByteHistory;
 use crate::{Flow, FlowEndpoint, TcpState};
 
+mod icmp;
 mod listener;
 mod windows;
 
@@ -425,6 +426,6 @@ fn no_snapshots_are_made_without_a_reader() {
 #[test]
 fn a_conversation_takes_the_memory_that_is_documented() {
     assert_eq!((size_of::<FlowEntry>(), align_of::<FlowEntry>()), (192, 64));
-    assert_eq!((size_of::<FlowDetails>(), size_of::<ReportedCounts>()), (80, 112));
-    assert_eq!((size_of::<Flow>(), size_of::<ByteHistory>()), (248, 88));
+    assert_eq!((size_of::<FlowDetails>(), size_of::<ReportedCounts>()), (88, 152));
+    assert_eq!((size_of::<Flow>(), size_of::<ByteHistory>()), (296, 88));
 }

@@ -117,7 +117,7 @@ fn a_file_that_is_not_there_is_an_error() {
 
 #[test]
 fn link_types_that_are_not_read_are_named() {
-    let (_dir, path) = written(&pcap_of(105, &packets()));
+    let (_dir, path) = written(&pcap_of(189, &packets()));
     let (data, failure) = counted(&path, "");
     assert!(failure.is_none());
     let snapshot = data.counted();
@@ -125,7 +125,7 @@ fn link_types_that_are_not_read_are_named() {
     assert_eq!(snapshot.other.unreadable, PacketCounts::default());
     let args = args("");
     let text = conversations::text(&args, &data, &ReportLayout::wide(&args));
-    let told = "other: 6 packets, 360 B of link type IEEE802_11 (105), which is not read";
+    let told = "other: 6 packets, 360 B of link type USB_LINUX (189), which is not read";
     assert!(text.contains(told), "{text}");
 }
 

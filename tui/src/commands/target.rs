@@ -140,11 +140,21 @@ fn ends(key: &ConversationKey) -> String {
 fn outside(tunnel: Tunnel) -> &'static str {
     match tunnel {
         Tunnel::Vxlan(_) => "udp and (port 4789 or port 8472)",
+        Tunnel::VxlanGpe(_) => "udp port 4790",
         Tunnel::Geneve(_) => "udp port 6081",
-        Tunnel::Gre(_) | Tunnel::Erspan(_) => "ip proto 47 or ip6 proto 47 or udp port 4754",
+        Tunnel::Gre(_) | Tunnel::Erspan(_) | Tunnel::Pptp => {
+            "ip proto 47 or ip6 proto 47 or udp port 4754"
+        }
         Tunnel::Pppoe(_) => "pppoes",
         Tunnel::GtpU => "udp port 2152",
         Tunnel::Ipip => "ip proto 4 or ip proto 41 or ip6 proto 4 or ip6 proto 41",
         Tunnel::Mpls => "mpls or udp port 6635 or ip proto 137",
+        Tunnel::Nsh => "ether proto 0x894f",
+        Tunnel::Teredo => "udp port 3544",
+        Tunnel::EtherIp => "ip proto 97 or ip6 proto 97 or ip proto 143 or ip6 proto 143",
+        Tunnel::L2tp => "udp port 1701 or ip proto 115 or ip6 proto 115",
+        Tunnel::Gue => "udp port 6080",
+        Tunnel::Trill => "ether proto 0x22f3",
+        Tunnel::Pbb(_) => "ether proto 0x88e7",
     }
 }

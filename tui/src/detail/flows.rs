@@ -5,7 +5,7 @@ use pmdscope_flows::{
     SenderCounts, standard_error,
 };
 use pmdscope_render::conversation::{
-    TrafficRate, WINDOW_TITLES, endpoint, flags, protocol, rx_speed, speed, state, tx_speed,
+    TrafficRate, WINDOW_TITLES, endpoint, flags, flow_state, protocol, rx_speed, speed, tx_speed,
     window_bps, wrapping,
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds, si};
@@ -148,7 +148,10 @@ impl DetailPage<'_> {
         );
         let within = wrapping(flow);
         self.field("within", if within.is_empty() { UNKNOWN } else { &within });
-        self.field("state", state(flow.state));
+        self.field("state", flow_state(flow));
+        if flow.icmp_errors > 0 {
+            self.field("ICMP errors", format!("{} packets", count(flow.icmp_errors)));
+        }
         if flow.tcp_flags != [0; 2] {
             let [local, remote] = flow.tcp_flags.map(flags);
             self.field("flags, local", local);

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use pmdscope_flows::{Flow, FlowPlace, FlowSnapshot, PacketCounts, QueueCounts, UnlistedPackets};
 use pmdscope_render::cells::{alarm, number, rate, share};
 use pmdscope_render::conversation::{
-    TrafficRate, WINDOW_TITLES, endpoint, place, protocol, relative_error, rx_counts, rx_speed,
-    speed, state, tx_counts, tx_speed, window_bps, wrapping,
+    TrafficRate, WINDOW_TITLES, endpoint, flow_state, place, protocol, relative_error, rx_counts,
+    rx_speed, speed, tx_counts, tx_speed, window_bps, wrapping,
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds};
 use pmdscope_render::{
@@ -238,7 +238,7 @@ const FIELDS: [ConversationColumn; 19] = [
     (Column::speed(WINDOW_TITLES[0], WINDOW_BYTES[0]).drop_at(5), |talk| talk.window(0)),
     (Column::speed(WINDOW_TITLES[1], WINDOW_BYTES[1]).drop_at(5), |talk| talk.window(1)),
     (Column::speed(WINDOW_TITLES[2], WINDOW_BYTES[2]).drop_at(5), |talk| talk.window(2)),
-    (Column::text("State").drop_at(2), |talk| Cell::text(state(talk.flow.state))),
+    (Column::text("State").drop_at(2), |talk| Cell::text(flow_state(talk.flow))),
     (Column::text("Queue").drop_at(3), |talk| {
         Cell::text(talk.place().as_ref().map_or_else(|| UNKNOWN.to_owned(), place))
     }),

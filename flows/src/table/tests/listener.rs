@@ -89,6 +89,26 @@ fn the_end_of_tcp_is_reported_once_after_its_last_packets() {
 }
 
 #[test]
+fn a_listener_gets_the_ends_of_a_tunnel() {
+    let (mut table, _latest, told) = recorded(None, None, CAPACITY);
+    let inner = [udp((9, 5000), (1, 53), 30), udp((1, 53), (9, 5000), 30)];
+    for (frame, (from, to)) in inner.iter().zip([(77, 78), (78, 77)]) {
+        let payload = [&[8, 0, 0, 0, 0, 0, 7, 0][..], frame].concat();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(ip(from), ip(to), 64);
+        let mut outer = Vec::new();
+        builder.udp(40_000, 4789).write(&mut outer, &payload).unwrap();
+        put(&mut table, &outer, 0);
+    }
+    put(&mut table, &inner[0], 0);
+    table.finish().unwrap();
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    let ends = told.iter().map(|(flow, _)| (flow.total().packets, flow.tunnel_ends));
+    // The packets are received by the local end.
+    let expected = [(2, Some([78, 77].map(|host| IpAddr::from(ip(host))))), (1, None)];
+    assert_eq!(ends.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn increments_of_a_listener_add_up_to_the_totals() {
     let (mut table, _latest, told) = recorded(None, None, 4);
     for number in 0..500_u16 {
@@ -99,4 +119,20 @@ fn increments_of_a_listener_add_up_to_the_totals() {
     assert_eq!(heard.iter().map(|(_, packets, ..)| packets).sum::<u64>(), 500);
     assert!(heard.iter().any(|(reason, ..)| *reason == FlowEndReason::Resources));
     assert_eq!(heard.iter().filter(|(reason, ..)| *reason == FlowEndReason::Forced).count(), 4);
+}
+
+#[test]
+fn a_record_starts_with_its_earliest_packet_though_times_go_back() {
+    let (mut table, _latest, told) = recorded(None, None, CAPACITY);
+    let frame = udp((9, 5000), (1, 53), 30);
+    for second in [5, 3, 4] {
+        put(&mut table, &frame, second * SECOND);
+    }
+    table.finish().unwrap();
+    assert_eq!(heard(&told), [(FlowEndReason::Forced, 3, 3, 5)]);
+    // After a report, only what was not reported counts.
+    put(&mut table, &frame, 9 * SECOND);
+    put(&mut table, &frame, 8 * SECOND);
+    table.finish().unwrap();
+    assert_eq!(heard(&told), [(FlowEndReason::Forced, 2, 8, 9)]);
 }
