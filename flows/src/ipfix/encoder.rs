@@ -1,6 +1,7 @@
 //! Encodes conversations as messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 use super::message::{IpfixMessage, MessageHeader};
 use super::record::{FlowRecord, interface};
@@ -12,6 +13,9 @@ use crate::listener::FlowEndReason;
 
 /// Most interfaces with stored names.
 const NAMES: usize = 1024;
+
+/// Most flow ids whose tunnels are remembered; then they are sent again.
+const TUNNELS: usize = 16_384;
 
 /// A message to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub(super) struct FlowEncoder {
     /// Buffer for one record.
     record: Vec<u8>,
     names: BTreeMap<u32, String>,
+    /// Ends of the tunnel that were sent for a flow id since templates were sent.
+    tunnels: HashMap<u64, [IpAddr; 2]>,
     /// Templates and options must be sent before the next records.
     unannounced: bool,
 }
@@ -57,6 +63,7 @@ impl FlowEncoder {
             message: IpfixMessage::new(limit),
             record: Vec::new(),
             names: BTreeMap::new(),
+            tunnels: HashMap::new(),
             unannounced: true,
         }
     }
@@ -64,6 +71,7 @@ impl FlowEncoder {
     /// Has templates and options sent again.
     pub(super) fn announce(&mut self) {
         self.unannounced = true;
+        self.tunnels.clear();
     }
 
     /// Adds a conversation.
@@ -75,16 +83,30 @@ impl FlowEncoder {
         send: &mut impl FnMut(Datagram),
     ) -> RecordCounts {
         self.name(flow, apps);
+        if self.tunnels.len() >= TUNNELS {
+            self.tunnels.clear();
+        }
         let mut encoded = RecordCounts::default();
         for mut record in FlowRecord::all(flow, reason) {
             encoded.records += 1;
             encoded.rounded += u64::from(!record.divide(self.sample));
             self.record.clear();
+            if let Some(tunnel) = record.tunnel()
+                && self.tunnels.insert(tunnel.id, tunnel.ends) != Some(tunnel.ends)
+            {
+                tunnel.write(&mut self.record);
+                let set = template::tunnels_id(tunnel.ends[0].is_ipv6());
+                if !self.message.add(set, &self.record) {
+                    self.flush(send);
+                    self.message.add(set, &self.record);
+                }
+                self.record.clear();
+            }
             record.write(&mut self.record);
             let set = record.shape().id();
-            if !self.message.add(set, &self.record) {
+            if !self.message.add_flow(set, &self.record) {
                 self.flush(send);
-                self.message.add(set, &self.record);
+                self.message.add_flow(set, &self.record);
             }
         }
         encoded
@@ -96,9 +118,9 @@ impl FlowEncoder {
             self.announcement(send);
         }
         if !self.message.is_empty() {
-            let (bytes, records) = self.message.seal(self.head());
+            let (bytes, records, flows) = self.message.seal(self.head());
             self.sequence = self.sequence.wrapping_add(records);
-            send(Datagram { bytes, records });
+            send(Datagram { bytes, records: flows });
         }
     }
 
@@ -108,11 +130,13 @@ impl FlowEncoder {
 
     fn announcement(&mut self, send: &mut impl FnMut(Datagram)) {
         let mut message = IpfixMessage::new(self.limit);
-        for shape in TemplateShape::ALL {
+        for shape in TemplateShape::all() {
             self.put(&mut message, TEMPLATES, &shape.template(), send);
         }
         // nfdump reads only one options template of a set.
-        for template in [template::sampling(), template::interfaces()] {
+        let tunnels = [false, true].map(template::tunnels);
+        let options = [template::sampling(), template::interfaces()].into_iter().chain(tunnels);
+        for template in options {
             message.close_set();
             self.put(&mut message, OPTIONS_TEMPLATES, &template, send);
         }
@@ -143,7 +167,7 @@ impl FlowEncoder {
     }
 
     fn ship(&mut self, message: &mut IpfixMessage, send: &mut impl FnMut(Datagram)) {
-        let (bytes, options) = message.seal(self.head());
+        let (bytes, options, _) = message.seal(self.head());
         self.sequence = self.sequence.wrapping_add(options);
         send(Datagram { bytes, records: 0 });
     }

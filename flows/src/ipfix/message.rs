@@ -28,13 +28,15 @@ pub(super) struct IpfixMessage {
     /// Id of the current set, and its offset.
     set: Option<(u16, usize)>,
     records: u32,
+    /// Those of conversations.
+    flows: u32,
 }
 
 impl IpfixMessage {
     pub(super) fn new(limit: usize) -> Self {
         let mut bytes = Vec::with_capacity(limit);
         bytes.resize(HEAD, 0);
-        Self { bytes, limit, set: None, records: 0 }
+        Self { bytes, limit, set: None, records: 0, flows: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -59,6 +61,13 @@ impl IpfixMessage {
         true
     }
 
+    /// Adds a record of a conversation as [`Self::add`].
+    pub(super) fn add_flow(&mut self, set: u16, record: &[u8]) -> bool {
+        let added = self.add(set, record);
+        self.flows += u32::from(added);
+        added
+    }
+
     /// Ends the current set; the next record begins a new one.
     pub(super) fn close_set(&mut self) {
         let Some((_, begin)) = self.set.take() else { return };
@@ -66,9 +75,9 @@ impl IpfixMessage {
         self.bytes[begin + 2..begin + 4].copy_from_slice(&length);
     }
 
-    /// Completes the message, and begins the next one. Returns the message and the number of its data
-    /// records.
-    pub(super) fn seal(&mut self, head: MessageHeader) -> (Vec<u8>, u32) {
+    /// Completes the message, and begins the next one. Returns the message, the number of its data records,
+    /// and how many of these are of conversations.
+    pub(super) fn seal(&mut self, head: MessageHeader) -> (Vec<u8>, u32, u32) {
         self.close_set();
         let full = std::mem::replace(self, Self::new(self.limit));
         let mut bytes = full.bytes;
@@ -78,7 +87,7 @@ impl IpfixMessage {
         bytes[4..8].copy_from_slice(&head.time.to_be_bytes());
         bytes[8..12].copy_from_slice(&head.sequence.to_be_bytes());
         bytes[12..HEAD].copy_from_slice(&head.domain.to_be_bytes());
-        (bytes, full.records)
+        (bytes, full.records, full.flows)
     }
 }
 

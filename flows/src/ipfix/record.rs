@@ -1,10 +1,11 @@
 //! Data records of a conversation: one for each direction and sender.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use super::template::TemplateShape;
 use crate::listener::FlowEndReason;
-use crate::{Flow, FlowEndpoint, FlowPlace, PacketCounts, SenderCounts, Tunnel};
+use crate::{Flow, FlowPlace, PacketCounts, SenderCounts, Tunnel};
 
 /// Interface numbers per app: those of the first app begin at this number.
 const PORTS: u16 = 1000;
@@ -30,6 +31,23 @@ pub(super) struct FlowRecord<'a> {
     reason: FlowEndReason,
 }
 
+/// The outer addresses of the packets of one sender, of its end first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TunnelOption {
+    /// The flow id of the records.
+    pub(super) id: u64,
+    pub(super) ends: [IpAddr; 2],
+}
+
+impl TunnelOption {
+    /// Appends the option in the format of [`super::template::tunnels`].
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let [source, destination] = self.ends;
+        out.extend_from_slice(&self.id.to_be_bytes());
+        addresses(source, destination, out);
+    }
+}
+
 impl<'a> FlowRecord<'a> {
     /// Returns the records of a conversation that have packets.
     pub(super) fn all(flow: &'a Flow, reason: FlowEndReason) -> impl Iterator<Item = Self> {
@@ -50,7 +68,24 @@ impl<'a> FlowRecord<'a> {
         TemplateShape {
             ipv6: self.flow.local.addr.is_ipv6(),
             directed: self.direction != FlowDirection::Unknown,
+            tunnelled: self.flow.tunnel_ends.is_some(),
         }
+    }
+
+    /// Returns the tunnel of the record, if it has ends.
+    pub(super) fn tunnel(&self) -> Option<TunnelOption> {
+        let [local, remote] = self.flow.tunnel_ends?;
+        let ends = if self.by_local { [local, remote] } else { [remote, local] };
+        Some(TunnelOption { id: self.id(), ends })
+    }
+
+    /// Returns the id of the packets of one sender of the conversation: the same in all of its records.
+    fn id(&self) -> u64 {
+        let Flow { app, proto, vlans, inner_vlans, icmp, tunnel, local, remote, .. } = self.flow;
+        let mut hasher = DefaultHasher::new();
+        (app, proto, vlans, inner_vlans, icmp).hash(&mut hasher);
+        (tunnel, local, remote, self.by_local).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Divides the counts, which the collector multiplies again; returns false if they were rounded.
@@ -70,9 +105,11 @@ impl<'a> FlowRecord<'a> {
         } else {
             (flow.remote, flow.local, flow.tcp_flags[1])
         };
-        addresses(from, to, out);
+        addresses(from.addr, to.addr, out);
         out.extend_from_slice(&from.port.to_be_bytes());
-        out.extend_from_slice(&to.port.to_be_bytes());
+        // As other exporters do, since ICMP has no ports.
+        let icmp = flow.icmp.map(|icmp| u16::from_be_bytes([icmp.kind, icmp.code]));
+        out.extend_from_slice(&icmp.unwrap_or(to.port).to_be_bytes());
         out.push(flow.proto);
         out.extend_from_slice(&u16::from(flags).to_be_bytes());
         flow.outer_vlans().iter().for_each(|vlan| out.extend_from_slice(&vlan.to_be_bytes()));
@@ -92,12 +129,15 @@ impl<'a> FlowRecord<'a> {
             FlowDirection::Sent => out.push(1),
             FlowDirection::Unknown => {}
         }
+        if flow.tunnel_ends.is_some() {
+            out.extend_from_slice(&self.id().to_be_bytes());
+        }
     }
 }
 
-fn addresses(from: FlowEndpoint, to: FlowEndpoint, out: &mut Vec<u8>) {
-    for end in [from, to] {
-        match end.addr {
+fn addresses(from: IpAddr, to: IpAddr, out: &mut Vec<u8>) {
+    for address in [from, to] {
+        match address {
             IpAddr::V4(addr) => out.extend_from_slice(&addr.octets()),
             IpAddr::V6(addr) => out.extend_from_slice(&addr.octets()),
         }

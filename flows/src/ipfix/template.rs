@@ -11,6 +11,8 @@ pub(super) const OPTIONS_TEMPLATES: u16 = 3;
 /// Ids of options templates.
 pub(super) const SAMPLING: u16 = 260;
 pub(super) const INTERFACES: u16 = 261;
+/// Ids of options templates of the ends of tunnels, IPv4 and IPv6.
+const TUNNELS: u16 = 266;
 
 /// Bytes for an interface name. Collectors that read names require a fixed length.
 pub(super) const NAME: usize = 64;
@@ -36,6 +38,9 @@ const COMMON: [TemplateField; 14] = [
     TemplateField(136, 1), // flowEndReason
 ];
 
+/// flowId of conversations in tunnels, to which an option with the ends of the tunnel belongs.
+const FLOW_ID: TemplateField = TemplateField(148, 8);
+
 const DIRECTION: TemplateField = TemplateField(61, 1); // flowDirection
 
 /// samplingInterval alone: goflow2 reads it correctly, and nfdump 1.7 reads it only without
@@ -54,26 +59,32 @@ pub(super) struct TemplateShape {
     pub(super) ipv6: bool,
     /// The records have a direction: received or sent.
     pub(super) directed: bool,
+    /// The records have a flow id: their tunnel has ends.
+    pub(super) tunnelled: bool,
 }
 
 impl TemplateShape {
-    pub(super) const ALL: [Self; 4] = [
-        Self { ipv6: false, directed: true },
-        Self { ipv6: true, directed: true },
-        Self { ipv6: false, directed: false },
-        Self { ipv6: true, directed: false },
-    ];
+    /// Returns all shapes, in the order of their ids.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        [false, true].into_iter().flat_map(|tunnelled| {
+            [(false, true), (true, true), (false, false), (true, false)]
+                .map(|(ipv6, directed)| Self { ipv6, directed, tunnelled })
+        })
+    }
 
     /// Returns the id of the template.
     pub(super) fn id(self) -> u16 {
-        256 + u16::from(self.ipv6) + 2 * u16::from(!self.directed)
+        let first = if self.tunnelled { 262 } else { 256 };
+        first + u16::from(self.ipv6) + 2 * u16::from(!self.directed)
     }
 
     /// Returns the template record.
     pub(super) fn template(self) -> Vec<u8> {
         let addresses = if self.ipv6 { IPV6 } else { IPV4 };
         let direction = self.directed.then_some(DIRECTION);
-        let fields = addresses.into_iter().chain(COMMON).chain(direction).collect::<Vec<_>>();
+        let flow_id = self.tunnelled.then_some(FLOW_ID);
+        let fields = addresses.into_iter().chain(COMMON).chain(direction).chain(flow_id);
+        let fields = fields.collect::<Vec<_>>();
         record(self.id(), &fields, None)
     }
 }
@@ -86,6 +97,17 @@ pub(super) fn sampling() -> Vec<u8> {
 /// Returns the options template of interface names; its scope is the observation domain.
 pub(super) fn interfaces() -> Vec<u8> {
     record(INTERFACES, &INTERFACE_FIELDS, Some(1))
+}
+
+/// Returns the options template of the ends of tunnels; its scope is a flow id.
+pub(super) fn tunnels(ipv6: bool) -> Vec<u8> {
+    let [source, destination] = if ipv6 { IPV6 } else { IPV4 };
+    record(tunnels_id(ipv6), &[FLOW_ID, source, destination], Some(1))
+}
+
+/// Returns the id of that template.
+pub(super) fn tunnels_id(ipv6: bool) -> u16 {
+    TUNNELS + u16::from(ipv6)
 }
 
 fn record(id: u16, fields: &[TemplateField], scopes: Option<u16>) -> Vec<u8> {

@@ -186,15 +186,22 @@ fn the_bytes_are_those_of_the_standard() {
     let name = |number, text: &str| format!("00000007 {number} {:0<128}", hex(text.as_bytes()));
     let expected = [
         // Version, length, time, number of previous data records, domain.
-        "000a 01f4 6553f100 00000000 00000007",
-        "0002 011c",
+        "000a 0348 6553f100 00000000 00000007",
+        "0002 0244",
         &format!("0100 0011 {ipv4} {common} 003d0001"),
         &format!("0101 0011 {ipv6} {common} 003d0001"),
         &format!("0102 0010 {ipv4} {common}"),
         &format!("0103 0010 {ipv6} {common}"),
-        // Options templates of the sampling and of names, with one scope field each.
+        // With a flow id, of tunnels.
+        &format!("0106 0012 {ipv4} {common} 003d0001 00940008"),
+        &format!("0107 0012 {ipv6} {common} 003d0001 00940008"),
+        &format!("0108 0011 {ipv4} {common} 00940008"),
+        &format!("0109 0011 {ipv6} {common} 00940008"),
+        // Options templates of the sampling, of names and of tunnels, with one scope field each.
         "0003 0012 0104 0002 0001 00950004 00220004",
         "0003 0016 0105 0003 0001 00950004 000a0004 00530040",
+        &format!("0003 0016 010a 0003 0001 00940008 {ipv4}"),
+        &format!("0003 0016 010b 0003 0001 00940008 {ipv6}"),
         "0104 000c 00000007 00000040",
         "0105 0094",
         &name("000003e9", "fw:1"),
@@ -254,6 +261,51 @@ fn ipv6_tags_and_segments_are_exported() {
 }
 
 #[test]
+fn the_ends_of_a_tunnel_are_options_of_its_records() {
+    let mut one = flow("2001:db8::1 53", "2001:db8::2 4096");
+    one.unknown = SenderCounts { from_local: counts(1, 99), from_remote: counts(2, 99) };
+    one.tunnel = Some(Tunnel::VxlanGpe(5000));
+    one.tunnel_ends = Some(["10.9.0.1", "10.9.0.2"].map(|addr| addr.parse().unwrap()));
+    let mut other = one.clone();
+    other.tunnel_ends = Some(["10.9.0.1", "10.9.0.3"].map(|addr| addr.parse().unwrap()));
+    let mut encoder = encoder(1, MESSAGE);
+    // Again only after a change, and with the templates.
+    let (mut messages, _) = sent(&mut encoder, &[one.clone(), one.clone(), other.clone()]);
+    encoder.announce();
+    messages.extend(sent(&mut encoder, &[other]).0);
+    let collected = collect(&messages);
+    let ends = ["FlowId", "SourceIpv4address", "DestinationIpv4address"];
+    let options = collected.options.iter().filter(|option| !get(option, "FlowId").is_empty());
+    let options = options.map(|option| fields(option, ends)).collect::<Vec<_>>();
+    let ids = collected.records.iter().map(|record| get(record, "FlowId")).collect::<Vec<_>>();
+    let [local, remote] = [ids[0], ids[1]];
+    assert_ne!(local, remote);
+    assert_eq!(ids, [local, remote].repeat(4));
+    // The ends are in the order of the sender.
+    let options = options.iter().map(|option| option.each_ref().map(String::as_str));
+    let expected = [
+        [local, "10.9.0.1", "10.9.0.2"],
+        [remote, "10.9.0.2", "10.9.0.1"],
+        [local, "10.9.0.1", "10.9.0.3"],
+        [remote, "10.9.0.3", "10.9.0.1"],
+    ];
+    assert_eq!(options.collect::<Vec<_>>(), [&expected[..], &expected[2..]].concat());
+    let inner = fields(&collected.records[0], ["SourceIpv6address", "Layer2segmentId"]);
+    assert_eq!(inner, ["2001:db8::1", &((1_u64 << 56) + 5000).to_string()]);
+}
+
+#[test]
+fn icmp_has_its_type_and_code_where_others_have_a_port() {
+    let mut one = flow("10.0.0.1 0", "10.0.0.2 0");
+    (one.rx.from_remote, one.proto) = (counts(1, 60), 1);
+    one.icmp = Some(crate::IcmpKind { kind: 3, code: 4 });
+    let (messages, _) = sent(&mut encoder(1, MESSAGE), &[one]);
+    let record = &collect(&messages).records[0];
+    let ports = fields(record, ["SourceTransportPort", "DestinationTransportPort"]);
+    assert_eq!(ports, ["0", "772"]);
+}
+
+#[test]
 fn counts_are_divided_by_the_sampling_and_odd_ones_are_told() {
     let mut even = flow("10.0.0.1 1", "10.0.0.2 2");
     even.rx.from_remote = counts(640, 6400);
@@ -292,7 +344,7 @@ fn templates_come_first_and_again_when_wanted() {
     messages.extend(sent(&mut encoder, &[]).0);
     let collected = collect(&messages);
     // At first, with the names of two interfaces, and when requested.
-    assert_eq!((collected.templates, collected.options_templates), (3 * 4, 3 * 2));
+    assert_eq!((collected.templates, collected.options_templates), (3 * 8, 3 * 4));
     assert_eq!((collected.options.len(), collected.records.len()), (1 + 3 + 3, 2));
 }
 
@@ -323,11 +375,17 @@ fn flows() -> impl Strategy<Value = Vec<Flow>> {
     };
     let ends = (address, any::<[u16; 2]>(), any::<u8>(), any::<[u16; 2]>());
     let rest = ([ways(), ways(), ways()], any::<[u64; 2]>(), 0..3_u16, any::<[u16; 2]>());
-    let one = (ends, rest).prop_map(|((addr, ports, proto, vlans), (ways, times, app, places))| {
+    let tunnel = prop::option::of(prop_oneof![
+        any::<[u32; 2]>().prop_map(|ends| ends.map(|bits| IpAddr::from(bits.to_be_bytes()))),
+        any::<[u128; 2]>().prop_map(|ends| ends.map(|bits| IpAddr::from(bits.to_be_bytes()))),
+    ]);
+    let one = (ends, rest, tunnel).prop_map(|(ends, rest, tunnel_ends)| {
+        let ((addr, ports, proto, vlans), (ways, times, app, places)) = (ends, rest);
         let mut flow = flow("10.0.0.1 1", "10.0.0.2 2");
         flow.local = FlowEndpoint { addr, port: ports[0] };
         flow.remote = FlowEndpoint { addr, port: ports[1] };
         (flow.proto, flow.vlans, flow.app) = (proto, vlans, app);
+        flow.tunnel_ends = tunnel_ends;
         [flow.rx, flow.tx, flow.unknown] = ways;
         [flow.first_ns, flow.last_ns] = times;
         let place = |port| Some(FlowPlace { port, queue: None, lcore: None, several: false });
