@@ -349,12 +349,18 @@ fn killed_dumpcap(scratch: &Scratch) -> Result<()> {
         }
         Ok(testpmd.hooks()? > 0)
     })?;
+    let running = pmdscope(scratch, &["check", "-a", testpmd.app()], &[0, 1])?;
+    let capturing = format!("dpdk-dumpcap (process {}) captures", dumpcap.pid());
+    ensure!(running.contains(&capturing), "{running}");
     // While it lives, the packets are its own.
     let (code, said) = capture_once(scratch, testpmd.app(), &scratch.path("refused.pcapng"))?;
     ensure!(code == 1 && said.contains(&dumpcap.pid().to_string()), "{code}: {said}");
     dumpcap.signal(Signal::KILL)?;
     dumpcap.wait(LIMIT)?;
     ensure!(testpmd.hooks()? > 0, "nothing was left to be cleared");
+    let killed = pmdscope(scratch, &["check", "-a", testpmd.app()], &[1])?;
+    let left = format!("process {} captured, and has ended without ending", dumpcap.pid());
+    ensure!(killed.contains(&left) && killed.contains("pmdscope capture -i APP:PORT"), "{killed}");
 
     let file = scratch.path("after.pcapng");
     let (code, said) = capture_once(scratch, testpmd.app(), &file)?;
