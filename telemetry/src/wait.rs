@@ -72,7 +72,7 @@ impl ThreadSample {
     }
 }
 
-/// Returns what a thread waits for: "waits for a lock or another thread (state S, futex_wait_queue)".
+/// Returns what a thread waits for: "waits for a lock or another thread (state S, `futex_wait_queue`)".
 pub(crate) fn wait_text(thread: &ThreadSample) -> String {
     let state = thread.state.map(|state| format!("state {state}"));
     let seen: Vec<_> = state.into_iter().chain(thread.wait_channel.clone()).collect();

@@ -115,14 +115,14 @@ impl ThreadFinder {
         let list = self.app.tasks.list();
         let arguments = known.arguments;
         self.add_process(None, &list, known, &mut lcores);
-        self.add_main(None, app, arguments.and_then(|it| main_lcore(&self.app, it)), &mut lcores);
+        add_main(None, app, arguments.and_then(|it| main_lcore(&self.app, it)), &mut lcores);
         seen.extend(list.iter().map(|(tid, _)| *tid));
         let mut others = vec![(None, list)];
         for pid in self.secondaries.keys().copied().collect::<Vec<_>>() {
             let Some(process) = self.secondaries.get(&pid) else { continue };
             let (list, main) = (process.tasks.list(), main_lcore(process, &process.arguments));
             self.add_process(Some(pid), &list, known, &mut lcores);
-            self.add_main(Some(pid), pid, main, &mut lcores);
+            add_main(Some(pid), pid, main, &mut lcores);
             seen.extend(list.iter().map(|(tid, _)| *tid));
             others.push((Some(pid), list));
         }
@@ -187,19 +187,6 @@ impl ThreadFinder {
                 }
             }
         }
-    }
-
-    fn add_main(
-        &self,
-        secondary: Option<u32>,
-        pid: u32,
-        main: Option<u32>,
-        lcores: &mut BTreeMap<u32, PollThread>,
-    ) {
-        let Some(lcore) = main.filter(|_| lcores.values().all(|thread| thread.tid != pid)) else {
-            return;
-        };
-        lcores.entry(lcore).or_insert(PollThread { lcore, tid: pid, secondary });
     }
 
     /// Adds threads of no known lcore that keep a CPU busy.
@@ -295,6 +282,19 @@ impl AppProcess {
     fn observes(&self) -> bool {
         self.tasks.name(self.pid).is_some_and(|name| OBSERVERS.contains(&name.as_str()))
     }
+}
+
+/// Adds the first thread of a process, which serves its main lcore.
+fn add_main(
+    secondary: Option<u32>,
+    pid: u32,
+    main: Option<u32>,
+    lcores: &mut BTreeMap<u32, PollThread>,
+) {
+    let Some(lcore) = main.filter(|_| lcores.values().all(|thread| thread.tid != pid)) else {
+        return;
+    };
+    lcores.entry(lcore).or_insert(PollThread { lcore, tid: pid, secondary });
 }
 
 /// Returns the main lcore. If the arguments choose no lcores, an lcore has the number of its only CPU.
