@@ -181,6 +181,7 @@ fn queue(queue: u16, direction: QueueDirection) -> QueueSample {
         descriptors: rx.then_some(1024),
         bursts: vec![10, 20, 40, 80, 160, 59_000_000, 0, 0],
         depths: if rx { vec![50, 10, 10, 20, 40, 10, 0, 0, 0, 3, 2, 1, 0] } else { vec![0; 13] },
+        pool_row: None,
     }
 }
 

@@ -116,7 +116,7 @@ mod tests {
     fn files_that_no_process_has_mapped_are_counted_by_prefix() {
         let (dir, proc) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let old = SystemTime::now() - 2 * SETTLED;
-        let mut put = |name: &str, time: SystemTime| {
+        let put = |name: &str, time: SystemTime| {
             let path = dir.path().join(name);
             fs::write(&path, [1; 4096]).unwrap();
             File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();

@@ -94,7 +94,7 @@ impl HostReader {
             let devices = self.devices.get(now, SLOW, || self.pci.read(&arguments.allowed));
             sample.devices.clone_from(devices);
             let (lookup, vdevs) = (&mut self.lookup, &arguments.vdevs);
-            let read = || lookup.read(self.pid, vdevs, &sample.ports);
+            let read = || lookup.read(sample.app.pid, vdevs, &sample.ports);
             sample.netdevs = self.netdevs.get(now, FACTS_AGE, read).clone();
         }
         let pci = &self.pci;
