@@ -220,6 +220,7 @@ pub(crate) fn linked() -> Sample {
             used: 5,
             high_water: Some(HighWater { window: 900, ever: 1023 }),
             source: Some(CountSource::Library),
+            ..RingSample::default()
         }],
         pools: vec![PoolSample {
             high_water: Some(HighWater { window: 2100, ever: 3000 }),

@@ -70,7 +70,7 @@ impl Statistics {
             }
         }
         let sum = found.captured + found.others;
-        ensure!(found.received > 0 && sum == found.received, "{found:?} of {report}");
+        ensure!(sum == found.received, "{found:?} of {report}");
         Ok(found)
     }
 }
