@@ -167,7 +167,7 @@ fn the_documented_numbers_of_series_hold() {
             .sum::<usize>()
     };
     // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
-    let stock = 68 + 2 + (17 + 1) + 5 + 7 + 3 + 5 + (3 + 2);
+    let stock = 72 + 2 + (17 + 1) + 5 + 7 + 3 + 5 + (3 + 2);
     assert_eq!(of(fixture::stock("fwd"), &SeriesLimits::default()), stock);
     let mut old = fixture::stock("fwd");
     old.pools[0].occupancy = None;
@@ -181,7 +181,7 @@ fn the_documented_numbers_of_series_hold() {
     let pool = 8 + 1 + 14;
     // A cause with times, and one without.
     let traced = 3 + (3 + 1);
-    let expected = (71 + 1) + 2 + (17 + 1) + 12 + pool + 4 + 5 + (33 + 2) + traced + 5;
+    let expected = (75 + 1) + 2 + (17 + 1) + 12 + pool + 4 + 5 + (33 + 2) + traced + 5;
     assert_eq!(of(linked.clone(), &SeriesLimits::default()), expected);
     assert_eq!(of(linked, &fixture::limits()), expected + 23);
 }

@@ -225,7 +225,7 @@ fn zeros(scratch: &Scratch) -> Result<()> {
     let findings = report["findings"].as_array().context("findings")?;
     let lints: Vec<_> = findings.iter().map(|finding| &finding["lint"]).collect();
     // The app has just started, and its counters are those of a long time.
-    let others = lints.iter().filter(|lint| **lint != "rx_flat").collect::<Vec<_>>();
+    let others: Vec<_> = lints.into_iter().filter(|lint| **lint != "rx_flat").collect();
     ensure!(others == ["counter_implausible"], "{findings:?}");
     let pps = report["checked"]["ports"][0]["balance"]["received_pps"].as_f64();
     ensure!(pps.is_some_and(|pps| pps < 3e6), "{report}");
