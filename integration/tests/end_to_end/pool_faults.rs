@@ -125,7 +125,10 @@ fn netdev(scratch: &Scratch) -> Result<()> {
         pmdscope_integration::process::run_to_success(&mut ip).map(drop)
     };
     wait_until("the app to answer", LIMIT, || {
-        Ok(pmdscope(scratch, &["ls"], &[0]).is_ok_and(|said| said.contains(&app)))
+        let said = pmdscope(scratch, &["ls"], &[0]);
+        Ok(said.is_ok_and(|said| {
+            said.lines().any(|line| line.contains(&app) && line.contains("live"))
+        }))
     })?;
     let told = |what: &str| -> Result<()> {
         let found = finding(scratch, &app, "netdev_down")?;
