@@ -96,6 +96,7 @@ impl HostFixture {
         }
         self.write("proc/mounts", "hugetlbfs /dev/hugepages hugetlbfs rw,pagesize=1024M 0 0");
         self.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
+        self.write("pmdscope-hugepage-files.json", "[]");
     }
 
     pub(crate) fn hugepages(&self, node: u32, kib: u64, total: u64, free: u64) {

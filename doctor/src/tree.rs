@@ -134,7 +134,7 @@ impl HostTree {
         Ok(true)
     }
 
-    fn copy(&self, copy: impl FnOnce(&mut Mirror)) {
+    pub(crate) fn copy(&self, copy: impl FnOnce(&mut Mirror)) {
         if let Some(mirror) = &self.mirror {
             copy(&mut mirror.borrow_mut());
         }

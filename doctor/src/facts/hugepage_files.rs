@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use pmdscope_telemetry::host::maps;
 use rustix::fs::{major, minor};
+use serde::{Deserialize, Serialize};
 
 use crate::tree::{Fact, Unknown};
 
@@ -19,7 +20,7 @@ const MOST_FILES: usize = 1 << 20;
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// The hugepage files of one ended app.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeftFiles {
     /// Mount point of hugetlbfs.
     pub(crate) dir: String,

@@ -5,6 +5,9 @@ use std::path::Path;
 use super::hugepage_files::{self, LeftFiles};
 use crate::tree::{Fact, HostTree, Unknown};
 
+/// Where a collected tree has what ended apps have left.
+pub(crate) const LEFT_FILES: &str = "/pmdscope-hugepage-files.json";
+
 /// The memory of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryFacts {
@@ -33,18 +36,10 @@ impl MemoryFacts {
     pub(crate) fn read(tree: &HostTree) -> Self {
         let transparent = tree.optional_text("/sys/kernel/mm/transparent_hugepage/enabled");
         let mounts = tree.text("/proc/mounts").map(|text| hugetlbfs(&text));
-        let left_files = match &mounts {
-            // A copy has neither these files nor the memory of processes.
-            _ if !tree.is_this_machine() => {
-                Err(Unknown("a copy of a host does not have its hugepage files".into()))
-            }
-            Ok(mounts) => hugepage_files::left(mounts, Path::new("/proc")),
-            Err(unknown) => Err(unknown.clone()),
-        };
         Self {
             hugepages: hugepages(tree),
+            left_files: left_files(tree, &mounts),
             hugetlbfs: mounts,
-            left_files,
             transparent: transparent.map(|text| text.map(|text| chosen(&text))),
         }
     }
@@ -64,6 +59,22 @@ impl HugepagePool {
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free.saturating_mul(self.kib).saturating_mul(1024)
     }
+}
+
+/// Returns the files that ended apps have left. A copy has neither these files nor the memory of processes, only
+/// what was found.
+fn left_files(tree: &HostTree, mounts: &Fact<Vec<String>>) -> Fact<Vec<LeftFiles>> {
+    if tree.is_this_machine() {
+        let left =
+            hugepage_files::left(mounts.as_ref().map_err(Clone::clone)?, Path::new("/proc"))?;
+        // Plain values always serialize.
+        let text = serde_json::to_string(&left).unwrap_or_default();
+        tree.copy(|mirror| mirror.file(LEFT_FILES, &text));
+        return Ok(left);
+    }
+    let text = tree.optional_text(LEFT_FILES)?;
+    let text = text.ok_or_else(|| Unknown("the copy of the host does not have them".to_owned()))?;
+    serde_json::from_str(&text).map_err(|error| Unknown(format!("{LEFT_FILES}: {error}")))
 }
 
 fn hugetlbfs(mounts: &str) -> Vec<String> {

@@ -176,6 +176,11 @@ fn memory() -> Vec<Mistake> {
             host.sample().app.eal_args =
                 ["fwd", "--socket-mem=16384,0"].map(str::to_owned).to_vec();
         }),
+        mistake("hugepage files of a killed app", "hugepage_files", Warn, |host| {
+            let left =
+                r#"[{"dir":"/dev/hugepages","prefix":"old","files":512,"bytes":1073741824}]"#;
+            host.write("pmdscope-hugepage-files.json", left);
+        }),
         mistake("hugetlbfs not mounted", "hugetlbfs", Fail, |host| {
             host.write("proc/mounts", "proc /proc proc rw 0 0");
         }),
