@@ -163,7 +163,12 @@ fn thief(scratch: &Scratch) -> Result<()> {
     let (code, _) = host.outcome(&["check", "--for", "1", "-a", "edge"])?;
     let _thief = host.attack(&host.eve, "live", "edge")?;
     // An app that has run for longer may have more.
-    wait_until("the series of the app", DELAY, || Ok(host.series("edge")?.is_superset(&before)))?;
+    let mut missing = Vec::new();
+    let found = wait_until("the series of the app", DELAY, || {
+        missing = before.difference(&host.series("edge")?).cloned().collect();
+        Ok(missing.is_empty())
+    });
+    found.with_context(|| format!("without {missing:?}"))?;
     let theirs = format!("{EVE}/edge");
     ensure!(!host.series(&theirs)?.is_empty(), "the app of the other user is not there");
     host.says(&["check", "--for", "1", "-a", "edge"], code)?;

@@ -308,9 +308,9 @@ fn without_pdump(scratch: &Scratch) -> Result<()> {
 
 /// Debian's own, as it is and with memory that can be shared: it never offers its packets.
 fn open_vswitch(scratch: &Scratch) -> Result<()> {
-    // It forbids others to attach, even if its memory can be shared.
-    let forbids = ("--legacy-mem --iova-mode=va", "(rte_mp_disable())");
-    for (eal, cause) in [("", "--in-memory"), forbids] {
+    // It does not offer its packets, even if its memory can be shared.
+    let shared = ("--legacy-mem --iova-mode=va", "rte_pdump_init()");
+    for (eal, cause) in [("", "--in-memory"), shared] {
         let scratch = &Scratch::new()?;
         let switch = Switch::start(scratch, &["net_null0", "net_null1"], eal)?;
         let (code, said) = capture_once(scratch, switch.app(), &scratch.path("refused.pcapng"))?;

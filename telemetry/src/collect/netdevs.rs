@@ -6,8 +6,11 @@ use crate::arguments::head;
 use crate::host::netdev::{self, Netdev, NetdevKey, NetdevReader};
 use crate::sample::{NetdevSample, NetdevState, PortSample};
 
-/// Parameters of virtual devices that name an interface: of `net_af_packet`, `net_af_xdp`, `net_tap` and
-/// `net_pcap`.
+/// Virtual devices on top of an interface. `iface` of others, such as `net_vhost`, is something else.
+const DRIVERS: [&str; 7] =
+    ["net_af_packet", "eth_af_packet", "net_af_xdp", "net_tap", "eth_tap", "net_pcap", "eth_pcap"];
+
+/// Parameters of these devices that name an interface.
 const PARAMETERS: [&str; 5] = ["iface", "remote", "rx_iface", "rx_iface_in", "tx_iface"];
 
 /// Looks up the interfaces of one app.
@@ -82,7 +85,9 @@ impl NetdevLookup {
 
 /// Returns the interfaces that the parameters of a virtual device name.
 fn interfaces(vdev: &str) -> impl Iterator<Item = &str> {
-    let pairs = vdev.split(',').skip(1).filter_map(|pair| pair.split_once('='));
+    let is_known = DRIVERS.iter().any(|driver| vdev.starts_with(driver));
+    let pairs = vdev.split(',').skip(1).filter(move |_| is_known);
+    let pairs = pairs.filter_map(|pair| pair.split_once('='));
     // The kernel chooses the number for a name such as `tap%d`.
     let is_name = |value: &str| !value.is_empty() && !value.contains('%');
     pairs
@@ -101,7 +106,8 @@ mod tests {
 
     #[test]
     fn interfaces_are_those_of_the_arguments_of_ports() {
-        let vdevs = ["net_af_packet0,iface=lo,qpairs=1", "net_tap1,iface=no-such-if", "net_null2"];
+        let vhost = "net_null2,iface=/tmp/link.sock";
+        let vdevs = ["net_af_packet0,iface=lo,qpairs=1", "net_tap1,iface=no-such-if", vhost];
         let vdevs = vdevs.map(str::to_owned);
         let ports = [port(0, "net_af_packet0"), port(1, "net_tap1"), port(2, "net_null2")];
         let mut lookup = NetdevLookup::default();

@@ -16,7 +16,7 @@ const BONDS: [&str; 3] = ["net_bonding", "eth_bond", "net_failsafe"];
 /// Lengths of the groups of hexadecimal digits in the name of a VMBus device.
 const GUID: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// Most PCI ports among which members are searched for by their packets.
+/// Most PCI ports of which several together are tried as members.
 const MOST_PORTS: usize = 8;
 
 /// Fewest packets from which counters can identify members.
@@ -56,11 +56,13 @@ impl PortMembers {
 
 /// Whether a port may have others as its members, by its name.
 fn consists_of_others(port: &PortSample) -> bool {
-    let groups = port
-        .device
-        .split('-')
-        .map(|group| group.chars().all(|c| c.is_ascii_hexdigit()).then_some(group.len()));
-    BONDS.iter().any(|bond| port.device.starts_with(bond)) || groups.eq(GUID.map(Some))
+    BONDS.iter().any(|bond| port.device.starts_with(bond)) || is_vmbus(&port.device)
+}
+
+/// Whether a device is one of VMBus, which netvsc drives.
+fn is_vmbus(device: &str) -> bool {
+    let length = |group: &str| group.chars().all(|c| c.is_ascii_hexdigit()).then_some(group.len());
+    device.split('-').map(length).eq(GUID.map(Some))
 }
 
 fn members<'a>(whole: &PortSample, sample: &'a Sample) -> Vec<&'a PortSample> {
@@ -82,8 +84,7 @@ fn members<'a>(whole: &PortSample, sample: &'a Sample) -> Vec<&'a PortSample> {
     if !same_address.is_empty() {
         return same_address;
     }
-    let nics: Vec<_> =
-        others().filter(|port| device::is_pci(&port.device)).take(MOST_PORTS).collect();
+    let nics: Vec<_> = others().filter(|port| device::is_pci(&port.device)).collect();
     by_packets(whole, &nics)
 }
 
@@ -97,7 +98,8 @@ fn devices_of<'a>(vdev: &'a str, whole: &PortSample) -> Vec<&'a str> {
     arguments.split(',').filter_map(device).collect()
 }
 
-/// Returns the fewest of these ports whose packets add up to those of the whole.
+/// Returns the port whose packets are those of the whole, or else, of a bond, the fewest ports whose packets add
+/// up to them. A port of netvsc has one virtual function.
 fn by_packets<'a>(whole: &PortSample, nics: &[&'a PortSample]) -> Vec<&'a PortSample> {
     let own = |name: &str, all: u64| whole.xstats.get(name).unwrap_or(all);
     let received = own("vf_rx_good_packets", whole.stats.rx_packets);
@@ -105,6 +107,12 @@ fn by_packets<'a>(whole: &PortSample, nics: &[&'a PortSample]) -> Vec<&'a PortSa
     if received.saturating_add(sent) < LEAST_PACKETS {
         return Vec::new();
     }
+    let distance = |port: &&&PortSample| {
+        port.stats
+            .rx_packets
+            .abs_diff(received)
+            .saturating_add(port.stats.tx_packets.abs_diff(sent))
+    };
     let add_up = |ports: &[&PortSample]| {
         let sum = |of: fn(&PortSample) -> u64| {
             ports.iter().map(|port| of(port)).fold(0, u64::saturating_add)
@@ -113,6 +121,13 @@ fn by_packets<'a>(whole: &PortSample, nics: &[&'a PortSample]) -> Vec<&'a PortSa
         alike(sum(|port| port.stats.rx_packets), received)
             && alike(sum(|port| port.stats.tx_packets), sent)
     };
+    if let Some(port) = nics.iter().filter(|port| add_up(&[**port])).min_by_key(distance) {
+        return vec![*port];
+    }
+    if is_vmbus(&whole.device) {
+        return Vec::new();
+    }
+    let nics = &nics[..nics.len().min(MOST_PORTS)];
     let chosen = |set: u32| -> Vec<&'a PortSample> {
         let ports = nics.iter().enumerate();
         ports.filter(|(at, _)| set >> at & 1 == 1).map(|(_, port)| *port).collect()
