@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut settings = args.app.settings()?;
     settings.tracer = Some(tracer.clone());
     settings.discover.stop = Arc::clone(&control.stop).into();
-    let mut fleet = session::start(&args.app, settings)?;
+    let mut fleet = session::start(&args.app, &settings)?;
     capture::end_in_order(&control)?;
     fleet.sample(ROUND_TIMEOUT);
     session::tell_silent(&fleet.state);

@@ -33,7 +33,7 @@ impl AppArg {
     ///
     /// When there is none, when the only one cannot be asked, or the configuration is wrong.
     pub(crate) fn fleet(&self) -> Result<Fleet> {
-        start(self, self.settings()?)
+        start(self, &self.settings()?)
     }
 
     /// Where apps are looked for, and how they are judged.
@@ -87,9 +87,9 @@ pub(crate) fn tell_left_out_threads(app: &str, sample: &Sample) {
 /// # Errors
 ///
 /// As [`AppArg::fleet`].
-pub(crate) fn start(app: &AppArg, settings: FleetSettings) -> Result<Fleet> {
+pub(crate) fn start(app: &AppArg, settings: &FleetSettings) -> Result<Fleet> {
     let fleet = Fleet::start(app.app.as_deref(), settings.clone())?;
-    tell_left_out(&settings);
+    tell_left_out(settings);
     Ok(fleet)
 }
 

@@ -128,7 +128,7 @@ impl Source {
     pub(crate) fn counted(app: &AppArg, xray: XrayArg, interval: Duration) -> Result<Self> {
         let mut settings = app.settings()?;
         xray.add_to(&mut settings);
-        Ok(Self::of(session::start(app, settings)?, interval))
+        Ok(Self::of(session::start(app, &settings)?, interval))
     }
 
     /// As [`Source::counted`], with the interfaces of the kernel that have a filter or a bypass; if there is
@@ -146,7 +146,7 @@ impl Source {
         let mut settings = FleetSettings { scans, ..app.settings()? };
         xray.add_to(&mut settings);
         interfaces::read_with(&mut settings);
-        Ok(Self::of(session::start(app, settings)?, interval))
+        Ok(Self::of(session::start(app, &settings)?, interval))
     }
 
     fn of(fleet: Fleet, interval: Duration) -> Self {
@@ -169,7 +169,7 @@ impl Source {
         xray.add_to(&mut settings);
         interfaces::read_with(&mut settings);
         let tracer = session::trace(&mut settings);
-        let fleet = session::start(app, settings)?;
+        let fleet = session::start(app, &settings)?;
         let mut live = Live { fleet, interval, next: Instant::now(), tracer: Some(tracer) };
         live.wait_for_tracer();
         Ok(Self::Live(Box::new(live)))

@@ -31,7 +31,7 @@ fn least(directory: &Path) -> u64 {
         // The shell and the loader have errors of their own.
         ended.status.success() || ended.stderr.starts_with(b"pmdscope: error")
     };
-    (0..64).map(|step| step << 12).find(|kib| starts(*kib)).expect("it starts with no limit")
+    (0..64).map(|step| step << 12).find(|kib| starts(*kib)).unwrap()
 }
 
 fn packets(path: &Path) {

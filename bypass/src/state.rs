@@ -174,7 +174,11 @@ impl StateDirectory {
         let state = self.file(interface, namespace);
         // The state is removed last, because the other files are found through it.
         let object = self.object(interface, namespace);
-        let unfinished = |path: &Path| path.with_added_extension(&PART[1..]);
+        let unfinished = |path: &Path| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(PART);
+            PathBuf::from(name)
+        };
         for path in [unfinished(&object), unfinished(&state), object, state] {
             match pmdscope_files::remove(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

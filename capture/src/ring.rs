@@ -28,7 +28,9 @@ use crate::records::RecordStream;
 const HUGETLBFS: FsWord = 0x9584_58f6;
 /// Longest wait for a producer that is in a burst, when its ring is closed. A burst takes microseconds, unless its
 /// lcore is preempted.
-const CLOSE_TIMEOUT: Duration = Duration::from_millis(5);
+const BURST_TIMEOUT: Duration = Duration::from_millis(5);
+/// Longest wait for head and counters of the same moment, which a hostile producer may never give.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Attempts to read the anchors before giving up until the next round.
 const SEQLOCK_TRIES: usize = 64;
 
@@ -233,7 +235,7 @@ impl Ring {
 
     /// Ends the capture of this ring: what its producer publishes from now on is neither read nor counted.
     pub(crate) fn close(&mut self) {
-        let deadline = Instant::now() + CLOSE_TIMEOUT;
+        let begin = Instant::now();
         while self.closed.is_none() {
             let dropped = (0..RING_PORTS).map(|port| self.word(PORT_DROPPED + 8 * port));
             let closed = ClosedRing {
@@ -241,19 +243,19 @@ impl Ring {
                 dropped: dropped.map(|count| count.load(Ordering::Relaxed)).collect(),
                 head: self.word(HEAD).load(Ordering::Acquire).into(),
             };
-            if self.is_published(&closed) || Instant::now() >= deadline {
+            let waited = begin.elapsed();
+            let is_published = self.is_between_bursts()
+                || self.header.features & FEATURE_IN_BURST == 0
+                || waited >= BURST_TIMEOUT;
+            // Afterwards: a burst that is published now changes them, and so do all those that were published if
+            // this thread was preempted.
+            let is_one_moment = self.word(HEAD).load(Ordering::Acquire)
+                == closed.head.load(Ordering::Relaxed)
+                && self.counters() == closed.counters;
+            if is_one_moment && is_published || waited >= CLOSE_TIMEOUT {
                 self.closed = Some(closed);
             }
         }
-    }
-
-    /// Whether head and counters are those of the same bursts: no burst has been published meanwhile, nor is
-    /// published now. Producers that do not tell when they are in a burst have it published in nanoseconds.
-    fn is_published(&self, closed: &ClosedRing) -> bool {
-        let head = closed.head.load(Ordering::Relaxed);
-        (self.is_between_bursts() || self.header.features & FEATURE_IN_BURST == 0)
-            && self.word(HEAD).load(Ordering::Acquire) == head
-            && self.counters() == closed.counters
     }
 
     /// Returns the head up to which the ring may be read.

@@ -88,7 +88,9 @@ fn send_bytes(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fits = files.len() <= MAX_FILES;
-    if !files.is_empty() && !(fits && control.push(SendAncillaryMessage::ScmRights(files))) {
+    let is_carried =
+        files.is_empty() || fits && control.push(SendAncillaryMessage::ScmRights(files));
+    if !is_carried {
         return Err(io::Error::other("more files than a message can carry"));
     }
     let flags = flags | SendFlags::NOSIGNAL;

@@ -117,7 +117,7 @@ mod tests {
     #[tokio::test]
     async fn clients_read_all_of_it_independently() {
         for length in [0, 1, PART, 3 * PART + 7] {
-            let bytes: Vec<u8> = (0..length).map(|at| (at / 3) as u8).collect();
+            let bytes: Vec<u8> = (0..length).map(|at| (at / 3).to_le_bytes()[0]).collect();
             let document = Document::new(&bytes).unwrap();
             let passed = document.descriptor().try_clone_to_owned().unwrap();
             let received = Document::of(passed).unwrap();

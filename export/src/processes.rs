@@ -60,9 +60,9 @@ pub fn start(
     let limits = fit_open_files(options.connections);
     let (network_end, collector_end) = channel::pair()?;
     let mut collector = command(ExportProcess::Collector)?;
-    SERVICE_VARIABLES.iter().for_each(|variable| {
+    for variable in SERVICE_VARIABLES {
         collector.env_remove(variable);
-    });
+    }
     // Signals of a terminal reach the network process alone, which ends the other in order.
     let collector = collector.stdin(collector_end.try_clone()?).process_group(0).spawn()?;
     let settings = NetworkSettings {

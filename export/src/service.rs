@@ -290,5 +290,5 @@ async fn watch(pause: Duration, collector: Arc<CollectorClient>, manager: Arc<Se
         manager.notify(&[NotifyState::Watchdog]);
         tokio::time::sleep(pause).await;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

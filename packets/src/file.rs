@@ -384,9 +384,10 @@ impl PacketSink for CaptureFiles {
             }
         };
         if !self.queue.await_end(FINISH_TIMEOUT, WAITING_NOTICE, &self.abandon, waits) {
-            let source = match self.abandon.load(Ordering::Relaxed) {
-                true => io::Error::new(io::ErrorKind::Interrupted, "a second signal came"),
-                false => io::Error::new(io::ErrorKind::TimedOut, "nothing is taken any more"),
+            let source = if self.abandon.load(Ordering::Relaxed) {
+                io::Error::new(io::ErrorKind::Interrupted, "a second signal came")
+            } else {
+                io::Error::new(io::ErrorKind::TimedOut, "nothing is taken any more")
             };
             return Err(SinkError::Write { name: self.name.clone(), source });
         }

@@ -196,10 +196,12 @@ impl<'a> Resolver<'a> {
             check_same(interface, &self.find(Some(prefix))?, &self.find(Some(app))?)?;
         }
         let name = prefix.or(app).or_else(|| guess_app(interface, self.apps.len()));
-        if name.is_none() && interface != "any" && self.apps.len() > 1 {
-            if let Err(error) = self.source.choose(Some(interface), &self.apps) {
-                bail!("{error}; nor has an app such a device: pmdscope capture -D lists all");
-            }
+        if name.is_none()
+            && interface != "any"
+            && self.apps.len() > 1
+            && let Err(error) = self.source.choose(Some(interface), &self.apps)
+        {
+            bail!("{error}; nor has an app such a device: pmdscope capture -D lists all");
         }
         self.add(name.map(str::to_owned), port)
     }

@@ -233,6 +233,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::float_cmp)] // Sums of whole numbers.
     fn a_counter_explains_the_basic_counter_that_has_it_or_stands_alone() {
         let name = [("rx_out_of_buffer", 70)];
         let in_missed = rates(70, 0, &name);

@@ -30,6 +30,9 @@ pub(crate) struct LeftFiles {
     pub(crate) bytes: u64,
 }
 
+/// Directory and prefix of a file, and its bytes.
+type FoundFile = ((String, String), u64);
+
 /// A file by device and inode, as `/proc/PID/maps` has them.
 type FileKey = (String, u64);
 
@@ -58,7 +61,7 @@ pub(crate) fn left(mounts: &[String], proc: &Path) -> Fact<Vec<LeftFiles>> {
 }
 
 /// Returns the hugepage files in a directory, with directory, prefix and size.
-fn files(dir: &str) -> io::Result<Vec<(FileKey, ((String, String), u64))>> {
+fn files(dir: &str) -> io::Result<Vec<(FileKey, FoundFile)>> {
     let file = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
         let prefix = prefix(&name)?.to_owned();

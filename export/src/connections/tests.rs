@@ -56,7 +56,9 @@ fn what_waited_longest_goes_first_and_a_response_starts_anew() {
 fn requests_are_not_displaced() {
     let table = table(4, 2);
     let places: Vec<_> = (0..4).map(|number| table.admit(client(number / 2)).unwrap()).collect();
-    places.iter().for_each(|place| place.enter(Phase::Answering));
+    for place in &places {
+        place.enter(Phase::Answering);
+    }
     assert_eq!(table.admit(client(0)).unwrap_err(), Rejection::ClientLimit);
     assert_eq!(table.admit(client(9)).unwrap_err(), Rejection::TotalLimit);
     places[3].enter(Phase::Sending);
@@ -121,7 +123,7 @@ proptest! {
                 _ => {}
             }
             let open = places.iter().filter(|(_, place)| !is_displaced(place));
-            let owners: Vec<_> = open.map(|(owner, _)| *owner).collect();
+            let owners: Vec<u32> = open.map(|(owner, _)| u32::from(*owner)).collect();
             prop_assert!(owners.len() <= 8);
             prop_assert_eq!(owners.len() as u64, table.counts().open);
             for owner in 0..6 {

@@ -9,6 +9,9 @@ use pmdscope_telemetry::model::PortRates;
 use crate::health::AppHealth;
 use crate::snapshot::ScrapeSnapshot;
 
+/// A rate of a port.
+type PortRate = fn(&PortRates) -> Option<f64>;
+
 /// The paths of all pages.
 pub(crate) const PATHS: &str =
     "/metrics, /metrics?app=NAME, /metrics/exporter, /ready, /ready?app=NAME, /healthz, /sd, /";
@@ -31,8 +34,8 @@ const REFRESH_S: u32 = 15;
 pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = escape(&host);
-    let link = |url: &String| format!("<a href=\"{}\">dashboards</a> · ", escape(url));
-    let dashboards = snapshot.render_options.dashboards.as_ref().map(link).unwrap_or_default();
+    let anchor = |url: &String| format!("<a href=\"{}\">dashboards</a> · ", escape(url));
+    let dashboards = snapshot.render_options.dashboards.as_ref().map(anchor).unwrap_or_default();
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
@@ -89,7 +92,7 @@ fn row(html: &mut String, app: &AppState, health: &AppHealth<'_>) {
         escape(health.app)
     );
     let model = app.model.as_deref().filter(|_| !app.stale());
-    let rates: [(_, fn(&PortRates) -> Option<f64>); 3] = [
+    let rates: [(&str, PortRate); 3] = [
         ("RX pps", |rates| rates.rx_pps),
         ("TX pps", |rates| rates.tx_pps),
         ("Missed/s", |rates| rates.rx_missed_ps),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::config::WebConfig;
+use super::config::{TlsServerConfig, WebConfig};
 use super::{WebError, WebPolicy};
 use crate::journal;
 
@@ -55,12 +55,16 @@ impl LoadedConfig {
             config
                 .tls_server_config
                 .iter()
-                .flat_map(|tls| tls.files())
+                .flat_map(TlsServerConfig::files)
                 .map(|file| with_version(file)),
         );
         // Before the contents replace the names of files, which errors name.
         let policy = WebPolicy::new(&config).map_err(failed)?;
-        config.tls_server_config.as_mut().map_or(Ok(()), |tls| tls.inline()).map_err(failed)?;
+        config
+            .tls_server_config
+            .as_mut()
+            .map_or(Ok(()), TlsServerConfig::inline)
+            .map_err(failed)?;
         Ok(Self { config, policy, files })
     }
 
@@ -83,14 +87,13 @@ impl WebFiles {
     /// # Errors
     /// Fails if a file cannot be used.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, WebError> {
-        let loaded = match path {
-            Some(path) => LoadedConfig::read(path)?,
-            None => {
-                let config = WebConfig::default();
-                let policy = WebPolicy::new(&config)
-                    .map_err(|reason| WebError { path: PathBuf::new(), reason })?;
-                LoadedConfig { config, policy, files: Vec::new() }
-            }
+        let loaded = if let Some(path) = path {
+            LoadedConfig::read(path)?
+        } else {
+            let config = WebConfig::default();
+            let policy = WebPolicy::new(&config)
+                .map_err(|reason| WebError { path: PathBuf::new(), reason })?;
+            LoadedConfig { config, policy, files: Vec::new() }
         };
         let path = path.map(Path::to_owned);
         Ok(Self { path, loaded, version: 1, checked: Instant::now(), reload_error: None })

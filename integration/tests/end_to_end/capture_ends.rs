@@ -136,7 +136,7 @@ fn reader_goes(scratch: &Scratch, app: &str, round: u64) -> Result<()> {
 
 fn reader_is_slow(scratch: &Scratch, app: &str, round: u64) -> Result<()> {
     let (mut capture, mut reader) = piped(scratch, app, &format!("slow{round}"))?;
-    reader.read_exact(&mut [0; 1 << 16])?;
+    reader.read_exact(&mut vec![0; 1 << 16])?;
     std::thread::sleep(Duration::from_millis(200));
     capture.signal(Signal::INT)?;
     std::io::copy(&mut reader, &mut std::io::sink())?;

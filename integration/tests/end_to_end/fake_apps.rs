@@ -103,6 +103,8 @@ impl<'a> Host<'a> {
         let text = self.says(&["export", "--once"], 0)?;
         let label = format!("app=\"{app}\"");
         let series = text.lines().filter(|line| line.contains(&label));
+        // A thread is known once it was seen to poll.
+        let series = series.filter(|line| !line.starts_with("dpdk_lcore_info"));
         let series = series.filter_map(|line| line.rsplit_once(' '));
         Ok(series.map(|(series, _)| series.to_owned()).collect())
     }

@@ -192,7 +192,7 @@ fn wrapped(text: &str, width: Option<usize>, separator: &str) -> String {
     let text = harmless(text, &[]);
     match width {
         Some(width) => textwrap::wrap(&text, width.max(WORD_MIN)).join(separator),
-        None => text.into(),
+        None => text,
     }
 }
 

@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 /// The one kernel driver that stops a device when any process with it open ends.
 const UIO: &str = "uio_pci_generic";
 
-/// The memzone with the counters of librte_pdump.
+/// The memzone with the counters of `librte_pdump`.
 const PDUMP_ZONE: &str = "rte_pdump_stats";
 
 /// Time between two checks of the secondary processes of an app.

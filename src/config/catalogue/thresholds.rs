@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::config::key::{ConfigKey, ConfigTable};
 use crate::config::kind::{Number, Seconds, Time};
 
+#[allow(clippy::too_many_lines)] // A list.
 pub(super) fn table() -> ConfigTable {
     type Number64 = fn(&mut Config) -> &mut f64;
     let number = |name, most, field: Number64, example, means| {

@@ -55,7 +55,7 @@ pub(crate) enum NetdevKey<'a> {
 
 impl NetdevReader {
     /// Opens a socket in the namespace of this process. For another namespace than that of the tool it needs
-    /// CAP_SYS_ADMIN.
+    /// `CAP_SYS_ADMIN`.
     pub(crate) fn open(pid: u32) -> io::Result<Self> {
         let namespace = |pid: &str| fs::read_link(format!("{PROC}/{pid}/ns/net"));
         if namespace("self")? == namespace(&pid.to_string())? {

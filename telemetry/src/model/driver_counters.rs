@@ -148,7 +148,7 @@ impl KnownPort {
         let place = |name: &String| port.xstats.names().position(|own| own == name);
         let counters: Vec<_> = port.xstats.names().enumerate().filter_map(meaning).collect();
         let lost = counters.iter().filter(|counter| counter.is_lost());
-        let places: BTreeSet<_> = lost.map(|counter| counter.place()).collect();
+        let places: BTreeSet<_> = lost.map(KnownCounter::place).collect();
         *self = Self {
             places: places.into_iter().collect(),
             device: port.device.clone(),
@@ -170,7 +170,7 @@ impl KnownPort {
         let driver = self.identity.map(|identity| identity.words());
         let table = self.identity.map(|identity| identity.table);
         let places = Arc::clone(&self.places);
-        let mut counters = PortCounters { driver, table, places, ..PortCounters::default() };
+        let mut counters = PortCounters { driver, places, table, ..PortCounters::default() };
         let stats = before.map(|before| self.stats.check(port, &before.stats, seconds));
         let (implausible, found): (Vec<_>, Vec<_>) = stats.unwrap_or_default().into_iter().unzip();
         counters.implausible = found;

@@ -13,7 +13,7 @@ use crate::sample::{PortSample, Sample};
 /// Virtual devices that consist of others.
 const BONDS: [&str; 3] = ["net_bonding", "eth_bond", "net_failsafe"];
 
-/// Lengths of the groups of hexadecimal digits in the name of a VMBus device.
+/// Lengths of the groups of hexadecimal digits in the name of a `VMBus` device.
 const GUID: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// Most PCI ports of which several together are tried as members.
@@ -59,7 +59,7 @@ fn consists_of_others(port: &PortSample) -> bool {
     BONDS.iter().any(|bond| port.device.starts_with(bond)) || is_vmbus(&port.device)
 }
 
-/// Whether a device is one of VMBus, which netvsc drives.
+/// Whether a device is one of `VMBus`, which netvsc drives.
 fn is_vmbus(device: &str) -> bool {
     let length = |group: &str| group.chars().all(|c| c.is_ascii_hexdigit()).then_some(group.len());
     device.split('-').map(length).eq(GUID.map(Some))

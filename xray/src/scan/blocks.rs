@@ -151,7 +151,9 @@ impl Scanner<'_> {
         let reach = self.reach(&index, parts, pass)?;
         for ((block, references), number) in blocks.iter().zip(0_u32..) {
             if reach.is_reached(number) {
-                references.iter().for_each(|reference| add(pass, *reference));
+                for reference in references {
+                    add(pass, *reference);
+                }
             } else {
                 pass.lost_blocks.blocks.push(*block);
                 pass.lost_blocks.objects.extend(references.iter().map(|(_, object)| *object));

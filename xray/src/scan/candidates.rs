@@ -31,7 +31,7 @@ struct Candidate {
 #[derive(Clone, Debug)]
 pub(super) struct Candidates {
     /// By the numbers of their objects.
-    candidates: Vec<Candidate>,
+    mbufs: Vec<Candidate>,
     /// References in these do not count.
     lost_blocks: LostBlocks,
     since: Instant,
@@ -46,22 +46,22 @@ impl Candidates {
         let candidates = unreachable.into_iter().zip(contents);
         let candidates = candidates.map(|(object, content)| Candidate { object, content });
         Ok(Self {
-            candidates: candidates.collect(),
+            mbufs: candidates.collect(),
             lost_blocks: pass.lost_blocks.clone(),
             since: pass.ended,
         })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.candidates.is_empty()
+        self.mbufs.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.candidates.len()
+        self.mbufs.len()
     }
 
     pub(super) fn contains(&self, object: u32) -> bool {
-        self.candidates.binary_search_by_key(&object, |candidate| candidate.object).is_ok()
+        self.mbufs.binary_search_by_key(&object, |candidate| candidate.object).is_ok()
     }
 
     /// Time since which they are unreachable.
@@ -71,7 +71,7 @@ impl Candidates {
 
     /// Drops mbufs that the pass reached, that were free, or that have changed.
     pub(super) fn confirm(&mut self, scanner: &Scanner<'_>, pass: &Pass) -> Result<(), XrayError> {
-        self.candidates.retain(|candidate| pass.is_unreachable(candidate.object));
+        self.mbufs.retain(|candidate| pass.is_unreachable(candidate.object));
         self.lost_blocks.clone_from(&pass.lost_blocks);
         self.drop_changed(scanner)
     }
@@ -80,14 +80,14 @@ impl Candidates {
     pub(super) fn look(&mut self, scanner: &Scanner<'_>, parts: &[Part]) -> Result<(), XrayError> {
         let (reached, free) = scanner.quick_look(parts, &self.lost_blocks)?;
         let lost = |object| free.get(object) == Free::No && !reached.is_reached(object);
-        self.candidates.retain(|candidate| lost(candidate.object));
+        self.mbufs.retain(|candidate| lost(candidate.object));
         self.drop_changed(scanner)
     }
 
     fn drop_changed(&mut self, scanner: &Scanner<'_>) -> Result<(), XrayError> {
-        let objects: Vec<u32> = self.candidates.iter().map(|candidate| candidate.object).collect();
+        let objects: Vec<u32> = self.mbufs.iter().map(|candidate| candidate.object).collect();
         let mut contents = contents(scanner, &objects)?.into_iter();
-        self.candidates.retain(|candidate| contents.next() == Some(candidate.content));
+        self.mbufs.retain(|candidate| contents.next() == Some(candidate.content));
         Ok(())
     }
 }
