@@ -148,8 +148,8 @@ fn a_unique_device_or_the_name_of_an_app_is_enough() {
     let says = "several apps have a device net_null0; name one of one:net_null0, two:net_null0";
     assert_eq!(error("net_null0"), says);
     assert_eq!(
-        error("thre"),
-        "no DPDK app is named \"thre\"; running: one, two; nor has an app such a device: pmdscope \
+        error("six"),
+        "no DPDK app is named \"six\"; running: one, two; nor has an app such a device: pmdscope \
          capture -D lists all"
     );
 }
