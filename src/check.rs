@@ -173,8 +173,7 @@ fn without_app(args: &Args, error: anyhow::Error) -> Result<ExitCode> {
         return Err(error);
     };
     let left = args.app.settings()?.names().into_iter().find(|app| app.name == name);
-    let left =
-        left.map(|app| format!("; it has ended and left its files in {}", app.dir.display()));
+    let left = left.map(|app| format!("; nothing of its owner listens in {}", app.dir.display()));
     let mut fleet = FleetState::default();
     fleet.apply(FleetEvent::not_found(name, &format!("{error}{}", left.unwrap_or_default())));
     print(args, &CheckDocument::of(&fleet, None), &fleet)?;

@@ -171,9 +171,9 @@ EXPORTERS = ("Exporters: cost, size, and what failed", [
     series("Rejected connections", "Does a client take connections from others? Connections that "
            "exporters refused or closed, by reason.",
            [("topk(10, sum by (instance, reason) "
-             "(rate(dpdk_exporter_connections_rejected_total{@}[@])) > 0)",
+             "(rate(dpdk_exporter_connections_rejected_total{@}[@])))",
              "{{reason}} {{instance}}")], "count:connections/s", size=(12, 7),
-           empty="No connection was rejected."),
+           empty="no exporter"),
 ], CLOSED)
 
 INTERFACES = ("Interfaces of the kernel: only with an XDP filter or a bypassed queue", [

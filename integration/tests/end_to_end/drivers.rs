@@ -38,7 +38,7 @@ const BASIC: [(&str, &str); 8] = [
 const FALL: Duration = Duration::from_millis(1200);
 
 /// How long each app is watched.
-const WATCHED: &str = "2";
+const WATCHED: &str = "3";
 
 /// An app with ports of real NICs.
 struct DriverApp {

@@ -178,7 +178,7 @@ fn thief(scratch: &Scratch) -> Result<()> {
     // The directory belongs to root, what listens there does not run as root.
     let _impostor = host.attack(&scratch.path("root"), "impostor", "trap")?;
     host.tells(&["ls"], 0, &["may pretend to be an app"])?;
-    host.tells(&["check", "--for", "1", "-a", "trap"], 1, &["cannot ask trap"])?;
+    host.tells(&["check", "--for", "1", "-a", "trap"], 1, &["nothing of its owner listens in"])?;
     drop(app);
     let gone = ["no DPDK app is named \"edge\"", &format!("{theirs} belongs to another user")];
     host.tells(&["check", "--for", "1", "-a", "edge"], 1, &gone)?;
