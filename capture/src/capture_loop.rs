@@ -456,8 +456,13 @@ impl CaptureLoop {
     fn finish(&mut self, result: Result<(), CaptureError>) -> Result<(), CaptureError> {
         self.readers.iter_mut().for_each(|reader| reader.ring.close());
         let broken = matches!(result, Err(CaptureError::Sink(_)));
-        let swept = if broken || self.output.full() { Ok(()) } else { self.sweep() };
+        let sweeps = !broken && !self.output.full();
+        if sweeps {
+            self.await_clocks();
+        }
+        // Before the last packets are written: the disk or the reader may be slow.
         self.disarm();
+        let swept = if sweeps { self.sweep() } else { Ok(()) };
         self.report_counters();
         self.update_sampling();
         let written = self.workers.as_mut().map_or(Ok(()), RingWorkers::finish);
@@ -475,9 +480,6 @@ impl CaptureLoop {
     }
 
     fn sweep(&mut self) -> Result<(), CaptureError> {
-        self.await_clocks();
-        // The disk or the reader may be slow.
-        self.disarm();
         let read = self.read_rings(false, usize::MAX).map(|_| ());
         self.set_complete_until(u64::MAX, u64::MAX);
         self.drain(usize::MAX).and(read)

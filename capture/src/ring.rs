@@ -258,15 +258,10 @@ impl Ring {
         }
     }
 
-    /// Returns the head up to which the ring may be read.
-    fn head(&self) -> &AtomicU64 {
-        self.closed.as_ref().map_or_else(|| self.word(HEAD), |closed| &closed.head)
-    }
-
     /// Reads head and counters; returns the number of bytes published since the last call.
     pub(crate) fn look(&mut self) -> usize {
-        let head = self.head().load(Ordering::Relaxed);
-        let records = self.counters().records;
+        let head = self.word(HEAD).load(Ordering::Relaxed);
+        let records = self.word(RECORDS).load(Ordering::Relaxed);
         let new = head.saturating_sub(self.seen);
         if let Some(mean) = new.checked_div(records.saturating_sub(self.counted)) {
             self.mean_record = mean;
@@ -281,8 +276,8 @@ impl Ring {
     /// # Errors
     /// As [`Ring::read`].
     pub(crate) fn view(&mut self, records: &mut RecordStream) -> Result<(), RingError> {
-        let (end, left) =
-            self.cursor.contiguous(self.head()).map_err(|head| self.bad_head(head))?;
+        let head = last_head(self.closed.as_ref(), self.data.map());
+        let (end, left) = self.cursor.contiguous(head).map_err(|head| self.bad_head(head))?;
         records.view(&self.data, end);
         records.set_left(left);
         Ok(())
@@ -316,7 +311,7 @@ impl Ring {
         let map = self.data.map();
         let out = records.input();
         let copy = |offset, len| copy_out(map, self.header.data_size, offset, len, out);
-        let head = self.closed.as_ref().map_or_else(|| word(map, HEAD), |closed| &closed.head);
+        let head = last_head(self.closed.as_ref(), map);
         let read = self.cursor.read(head, most, copy);
         let (count, left) = read.map_err(|head| self.bad_head(head))?;
         records.set_left(left);
@@ -382,6 +377,11 @@ impl Ring {
         let load = |at| self.word(at).load(Ordering::Relaxed);
         ClockAnchor { tsc: load(at), realtime_ns: load(at + 8), raw_ns: load(at + 16) }
     }
+}
+
+/// Returns the head up to which a ring may be read.
+fn last_head<'a>(closed: Option<&'a ClosedRing>, map: &'a MmapRaw) -> &'a AtomicU64 {
+    closed.map_or_else(|| word(map, HEAD), |closed| &closed.head)
 }
 
 /// Copies bytes of the data area to `out`. `offset + len` is at most the size of the data area.
