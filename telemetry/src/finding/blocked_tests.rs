@@ -92,16 +92,18 @@ fn a_thread_that_never_polled_or_still_runs_is_no_finding() {
     assert_eq!(found([at(1, "futex_wait_queue", [0, 0]), runs]), []);
 }
 
+/// A sample of a port with four receive queues, which the driver counts, of an app whose threads are not known.
+fn queues(second: u64, packets: [u64; 4], missed: u64) -> Sample {
+    let mut sample = at(second, "futex_wait_queue", [packets.iter().sum(), missed]);
+    sample.threads.clear();
+    sample.ports[0].rx_queues = 4;
+    let names = (0..4).map(|queue| format!("rx_q{queue}_packets"));
+    sample.ports[0].xstats = names.zip(packets).collect();
+    sample
+}
+
 #[test]
 fn the_queue_that_nobody_polls_is_named() {
-    let queues = |second, packets: [u64; 4], missed| {
-        let mut sample = at(second, "futex_wait_queue", [packets.iter().sum(), missed]);
-        sample.threads.clear();
-        sample.ports[0].rx_queues = 4;
-        let names = (0..4).map(|queue| format!("rx_q{queue}_packets"));
-        sample.ports[0].xstats = names.zip(packets).collect();
-        sample
-    };
     let findings = found([
         queues(1, [9000, 9000, 9000, 512], 0),
         queues(3, [19_000, 19_000, 19_000, 512], 9000),
@@ -121,14 +123,6 @@ fn the_queue_that_nobody_polls_is_named() {
 
 #[test]
 fn queues_that_rss_gives_nothing_are_not_told_as_unpolled() {
-    let queues = |second, packets: [u64; 4], missed| {
-        let mut sample = at(second, "futex_wait_queue", [packets.iter().sum(), missed]);
-        sample.threads.clear();
-        sample.ports[0].rx_queues = 4;
-        let names = (0..4).map(|queue| format!("rx_q{queue}_packets"));
-        sample.ports[0].xstats = names.zip(packets).collect();
-        sample
-    };
     let findings = found([queues(1, [9000, 0, 0, 0], 0), queues(3, [900_000, 0, 0, 0], 9000)]);
     let missed = findings.iter().find(|finding| finding.lint == Lint::RxMissed).unwrap();
     assert!(missed.causes.iter().all(|cause| cause.cause != MissedCause::NotPolled), "{missed:?}");
