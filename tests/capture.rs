@@ -224,7 +224,7 @@ fn an_end_that_waits_for_a_slow_reader_is_told() {
     let line = told.lines().map(Result::unwrap).find(|line| line.contains("waiting for"));
     let line = line.expect("nothing is told");
     let rest = line.strip_prefix("pmdscope: waiting for standard output to take ").unwrap();
-    assert!(rest.ends_with(" packets; ^C again exits at once"), "{line}");
+    assert!(rest.ends_with(" packets; ^C again gives them up"), "{line}");
     let mut out = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
     assert!(child.wait().unwrap().success());
