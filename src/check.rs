@@ -166,8 +166,13 @@ fn open(args: &Args, scans: Option<Arc<ScanResults>>) -> Result<(Source, Duratio
 
 /// Reports that the named app does not run, which is a finding as any other.
 fn without_app(args: &Args, error: anyhow::Error) -> Result<ExitCode> {
-    let is_missing =
-        |error: &FindError| matches!(error, FindError::NoApp { .. } | FindError::Unknown { .. });
+    // In a directory that cannot be read, the app may run.
+    let is_missing = |error: &FindError| match error {
+        FindError::NoApp { unreadable, .. } | FindError::Unknown { unreadable, .. } => {
+            unreadable.is_empty()
+        }
+        _ => false,
+    };
     let named = args.app.app.as_deref();
     let Some(name) = named.filter(|_| error.downcast_ref().is_some_and(is_missing)) else {
         return Err(error);
