@@ -177,7 +177,7 @@ fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
         ("-su -r in.pcap", 2, "pmdscope netstat -s udp"),
         ("-tunlp", 2, "-p of netstat shows the process of a socket: here -a NAME selects an app"),
         ("-tuw", 2, "-w of netstat shows raw sockets"),
-        ("-c 1", 2, "-c -I SECONDS sets the interval"),
+        ("-c 1", 2, "-c -I TIME sets the interval"),
         ("-N -5", 2, "invalid value '-5' for '--top <N>': expected a whole number"),
         ("-r in.pcap -s -t", 2, "'--statistics' cannot be used with '--tcp'"),
         ("-r missing.pcap", 1, "missing.pcap"),
