@@ -47,6 +47,10 @@ fn text(model: &Model, port: &PortSample, suspect: &SuspectedPool<'_>) -> String
     match suspect {
         SuspectedPool::Feeds(pool) => MbufDemand::of(&model.sample, pool).verdict(model, pool),
         SuspectedPool::Refilled(pool) => {
+            let demand = MbufDemand::of(&model.sample, pool);
+            if demand.is_small(pool) {
+                return demand.verdict(model, pool);
+            }
             let free = pool.occupancy.map_or(0, |it| it.common.saturating_add(it.cached));
             format!(
                 "pool {}, which feeds the port, has {free} of {} mbufs free now, and had none at \
@@ -77,6 +81,9 @@ fn text(model: &Model, port: &PortSample, suspect: &SuspectedPool<'_>) -> String
 fn advice(model: &Model, suspect: &SuspectedPool<'_>) -> &'static str {
     match suspect {
         SuspectedPool::Feeds(pool) | SuspectedPool::Probable(pool) => {
+            MbufDemand::of(&model.sample, pool).advice(model, pool)
+        }
+        SuspectedPool::Refilled(pool) if MbufDemand::of(&model.sample, pool).is_small(pool) => {
             MbufDemand::of(&model.sample, pool).advice(model, pool)
         }
         SuspectedPool::Refilled(_) => {

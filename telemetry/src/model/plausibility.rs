@@ -61,8 +61,9 @@ pub struct ImplausibleCounter {
 impl PortStats {
     /// What the basic counters count, in the order of [`PortStats::NAMES`].
     const QUANTITIES: [Quantity; PortStats::NAMES.len()] = {
-        use Quantity::{Bytes, Packets};
-        [Packets, Packets, Bytes, Bytes, Packets, Packets, Packets, Packets]
+        use Quantity::{Bytes, Other, Packets};
+        // Some drivers count the allocations that fail at each poll, with or without packets.
+        [Packets, Packets, Bytes, Bytes, Packets, Packets, Packets, Other]
     };
 }
 
@@ -229,6 +230,16 @@ mod tests {
         assert_eq!(checked((1 << 36) - 10, 500, 1e7), Some(Wrapped));
         assert_eq!(checked(1_000_000, 5, 1e7), None, "a reset");
         assert_eq!(checked(0, 1 << 40, 1e7), Some(TooFast));
+    }
+
+    #[test]
+    fn failed_allocations_are_not_limited_by_a_link() {
+        let mut port = PortSample::default();
+        port.stats.rx_nombuf = 1_000_000_000_000;
+        assert_eq!(StatsCheck::default().check(&port, &PortStats::default(), 0.25), []);
+        port.stats.rx_missed = 1_000_000_000_000;
+        let found = StatsCheck::default().check(&port, &PortStats::default(), 0.25);
+        assert_eq!(found.len(), 1, "{found:?}");
     }
 
     #[test]
