@@ -89,9 +89,9 @@ impl BpftraceRun {
     }
 
     /// Kills it, and does not wait until the kernel has detached its probes, which takes a second.
-    pub(crate) fn abandon(mut self) {
-        let _ = self.child.kill();
-        std::mem::forget(self);
+    pub(crate) fn abandon(self) {
+        // Without a thread it is dropped here, which waits.
+        let _ = thread::Builder::new().name("bpftrace-end".to_owned()).spawn(move || drop(self));
     }
 
     /// Returns whether it has ended.
