@@ -376,6 +376,7 @@ fn killed_app(scratch: &Scratch) -> Result<()> {
 fn interrupted(scratch: &Scratch) -> Result<()> {
     let (pair, generator) = start(scratch, None)?;
     let (path, mut process) = start_bundle(scratch, &pair, "300s")?;
+    wait_until("the first sample to be recorded", LIMIT, || has_recorded(scratch))?;
     process.signal(Signal::INT)?;
     process.finish(LIMIT)?;
     let unpacked = Unpacked::read(&path)?;
@@ -391,6 +392,17 @@ fn interrupted(scratch: &Scratch) -> Result<()> {
     nothing_beside(scratch.dir())?;
     drop(generator);
     Ok(())
+}
+
+/// Whether the recording of an unfinished bundle has a round: the first is written out at once.
+fn has_recorded(scratch: &Scratch) -> Result<bool> {
+    for entry in fs::read_dir(scratch.dir())? {
+        let part = entry?.path().join("recording/bundle.jsonl.zst.part");
+        if fs::metadata(part).is_ok_and(|file| file.len() > 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn killed(scratch: &Scratch) -> Result<()> {

@@ -70,15 +70,15 @@ fn names(scratch: &Scratch) -> Result<()> {
     let received = || packets_received("generator").unwrap_or(0);
     wait_until("packets to come back", LIMIT, || Ok(received() > 1000))?;
 
-    // As in the README, and with the start of a name.
+    // As in the README.
     let packets = pmdscope(scratch, &words("capture -i generator:0 -nn -Q in -c 2 udp"), &[0])?;
     ensure!(packets.lines().count() == 2, "{packets}");
-    pmdscope(scratch, &words("capture -i refl:0:0 -nn -c 2 udp"), &[0])?;
-    let table = pmdscope(scratch, &words("netstat -a refl --for 1s"), &[0])?;
+    pmdscope(scratch, &words("capture -i reflector:0:0 -nn -c 2 udp"), &[0])?;
+    let table = pmdscope(scratch, &words("netstat -a reflector --for 1s"), &[0])?;
     ensure!(table.contains("198.19.0.1:7"), "{table}");
-    let found = pmdscope(scratch, &words("top -a gen --once"), &[0])?;
+    let found = pmdscope(scratch, &words("top -a generator --once"), &[0])?;
     ensure!(found.contains("generator") && !found.contains("reflector"), "{found}");
-    let leaks = pmdscope(scratch, &words("leaks -a refl"), &[0, 1])?;
+    let leaks = pmdscope(scratch, &words("leaks -a reflector"), &[0, 1])?;
     ensure!(leaks.contains("reflector:"), "{leaks}");
 
     // A second demo leaves the first alone.
@@ -87,6 +87,7 @@ fn names(scratch: &Scratch) -> Result<()> {
     ensure!(told.contains("another app has one of the names generator and reflector"), "{told}");
     pmdscope(scratch, &words("netstat -a reflector -i"), &[0])?;
     let (code, _, err) = pmdscope_run(scratch, "netstat -a refl -i")?;
+    // A name is the whole name: the start of one is no app.
     ensure!(code != 0 && err.contains("reflector, reflector-"), "{code}: {err}");
     second.interrupt()?;
     ensure!(telemetry::ask("reflector", "/").is_ok(), "the first demo has ended as well");
