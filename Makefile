@@ -17,6 +17,7 @@ EXIT_ROUNDS ?= 1000
 XRAY_ROUNDS ?= 50
 FUZZ_SECONDS ?= 60
 HOSTILE_SECONDS ?= 600
+NO_ALARM_SECONDS ?= 300
 LAB ?= all
 # Where ld.so and pkg-config look: Debian's directory of the architecture, elsewhere lib64 or lib.
 MULTIARCH = $(shell $(CC) -print-multiarch 2>/dev/null)
@@ -42,7 +43,7 @@ C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test test-releases screenshot test-install deb test-deb test-kubernetes test-podman test-bpftrace abi sbom test-sbom dashboards test-panels dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows bench-interrupts bench-pair bench-pdump bench-top bench-watchpoints bench-xdp bench-xray compare \
-	soak soak-pdump soak-exit soak-xray lab plots hostile sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
+	soak soak-pdump soak-exit soak-xray no-alarm lab plots hostile sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -184,6 +185,9 @@ soak-exit: setup build ## end an app in every way, observed and not, EXIT_ROUNDS
 
 soak-xray: setup build ## scan stock and hostile apps XRAY_ROUNDS times each, and a pool of a million mbufs; half an hour
 	PMDSCOPE_XRAY_ROUNDS=$(XRAY_ROUNDS) $(CARGO) test --locked --package pmdscope-integration -- xray_
+
+no-alarm: setup build ## watch stock apps that lose nothing, idle and loaded, NO_ALARM_SECONDS each, for critical findings; an hour
+	PMDSCOPE_NO_ALARM_SECONDS=$(NO_ALARM_SECONDS) $(CARGO) test --locked --package pmdscope-integration -- no_alarm_
 
 lab: setup build ## reproduce incidents on PCI NICs in QEMU; eight minutes (LAB=quick: three)
 	devtools/setup.sh lab

@@ -39,6 +39,7 @@ mod missed;
 mod names;
 mod netstat;
 mod netstat_views;
+mod no_alarm;
 mod output_files;
 mod pair;
 mod parallel;
@@ -52,6 +53,7 @@ mod recorder;
 mod recording;
 mod reflector;
 mod releases;
+mod samples;
 mod signals;
 mod stock;
 mod stolen;
@@ -172,6 +174,7 @@ fn all_trials() -> Vec<Trial> {
         pair::trials(),
         pdump::trials(),
         pdump_kill::trials(),
+        no_alarm::trials(),
         peek::trials(),
         poll_threads::trials(),
         pool_counts::trials(),
