@@ -6,9 +6,10 @@
 #   incidents    NICs that were not bound, a stalled poll loop, a helper beside uio_pci_generic
 #   interrupts   what takes an isolated poll core: nothing, the tick, interrupts of NICs
 #   counters     the same without bpftrace, which needs long in an emulated CPU
+#   nics         a poll loop that stops, on each model of NIC that QEMU has
 #   isolation    the same load with and without an isolated poll core
 #
-# quick is incidents and counters; all, the default, is every job. LAB_TIMEOUT is the time limit of each guest
+# quick is incidents, counters and nics; all, the default, is every job. LAB_TIMEOUT is the time limit of each guest
 # in seconds. PMDSCOPE is the program to test, by default the newest build of this tree. Logs are in build/lab/out.
 set -euo pipefail
 
@@ -63,6 +64,23 @@ stolen() {
 }
 interrupts() { stolen interrupts bpf; }
 counters() { stolen counters proc; }
+
+# Of each model two, on a hub of their own.
+nics() {
+	local models=(vmxnet3 e1000 e1000e virtio-net-pci,iommu_platform=on,disable-legacy=on) model wires=() hub=0
+	echo "lab: $SECONDS s: nics"
+	if qemu-system-x86_64 -device help | grep -q '^name "igb"'; then
+		models+=(igb)
+	else
+		echo "SKIP igb: this QEMU does not have it (8.0 or later)"
+	fi
+	for model in "${models[@]}"; do
+		wires+=("$hub:$model" "$hub:$model")
+		hub=$((hub + 1))
+	done
+	LAB_NICS=${wires[*]} guest nics "$here/jobs/nics.sh" "$pmdscope" "${models[@]}" ||
+		echo "lab: logs are in $out/nics"
+}
 
 # Each number of two runs of the job isolation.
 number() {
@@ -130,15 +148,15 @@ isolation() {
 }
 
 case "${1:-all}" in
-quick) jobs=(incidents counters) ;;
-all) jobs=(incidents counters interrupts isolation) ;;
+quick) jobs=(incidents counters nics) ;;
+all) jobs=(incidents counters nics interrupts isolation) ;;
 *) jobs=("$@") ;;
 esac
 for job in "${jobs[@]}"; do
 	case $job in
-	incidents | counters | interrupts | isolation) "$job" ;;
+	incidents | counters | nics | interrupts | isolation) "$job" ;;
 	*)
-		echo "usage: $0 [quick|all|incidents|counters|interrupts|isolation]..." >&2
+		echo "usage: $0 [quick|all|incidents|counters|nics|interrupts|isolation]..." >&2
 		exit 2
 		;;
 	esac
