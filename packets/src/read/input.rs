@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use flate2::read::MultiGzDecoder;
 use lz4_flex::frame::FrameDecoder;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags, fcntl_setfl};
+
+use crate::control::RunControl;
 
 const BUFFER: usize = 256 * 1024;
 /// First bytes of gzip members, of Zstandard and of LZ4 frames.
@@ -21,19 +22,23 @@ const LZ4: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 /// Longest time until a read from a silent pipe notices that it should stop.
 const STOP_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// A file that appears to end when `stop` is set, even if it is a pipe without data.
+/// A file that appears to end when told to stop, even if it is a pipe without data.
 struct StoppableReader {
     file: File,
-    stop: Arc<AtomicBool>,
+    control: RunControl,
 }
 
 impl Read for StoppableReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.control.stop.load(Ordering::Relaxed) {
             let mut files = [PollFd::new(&self.file, PollFlags::IN)];
             match rustix::event::poll(&mut files, Some(&STOP_POLL_INTERVAL)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return self.file.read(out),
+                Ok(_) => {
+                    let read = self.file.read(out)?;
+                    self.control.bytes_read.fetch_add(read as u64, Ordering::Relaxed);
+                    return Ok(read);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -69,14 +74,14 @@ pub(super) struct FileInput {
 }
 
 impl FileInput {
-    /// Opens a file; `-` is standard input. It appears to end when `stop` is set.
-    pub(super) fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    /// Opens a file; `-` is standard input. It appears to end when told to stop.
+    pub(super) fn open(path: &Path, control: &RunControl) -> io::Result<Self> {
         let file = if path == Path::new("-") {
             io::stdin().as_fd().try_clone_to_owned()?.into()
         } else {
             open(path)?
         };
-        Self::new(StoppableReader { file, stop: Arc::clone(stop) })
+        Self::new(StoppableReader { file, control: control.clone() })
     }
 
     pub(super) fn new(mut raw: impl Read + 'static) -> io::Result<Self> {

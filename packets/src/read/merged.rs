@@ -8,14 +8,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use rustix::io::Errno;
 
 use super::ByteOrder;
 use super::item::FileItem;
 use super::reader::{CaptureFile, FileReader, ReadError};
+use crate::control::RunControl;
 use crate::open_files::allow_many_files;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
@@ -36,6 +35,21 @@ pub fn files_of(directory: &Path) -> Result<Vec<CaptureFile>, ReadError> {
         return Err(ReadError::NoFiles(name()));
     }
     Ok(paths.into_iter().map(CaptureFile::from).collect())
+}
+
+impl CaptureFile {
+    /// Returns the size of the file, or of all files of a directory, with those merged with it, in bytes on the
+    /// disk; `None` if that is unknown, as for a pipe.
+    pub fn disk_bytes(&self) -> Option<u64> {
+        let sum = |files: &[Self]| files.iter().map(Self::disk_bytes).sum::<Option<u64>>();
+        let found = self.path.metadata().ok()?;
+        let own = if found.is_dir() {
+            sum(&files_of(&self.path).ok()?)
+        } else {
+            found.is_file().then_some(found.len())
+        };
+        Some(own?.saturating_add(sum(&self.merged)?))
+    }
 }
 
 /// Returns whether a path is named like `x.pcapng`, `x.pcap.gz` or `x.pcapng.zst.part`.
@@ -104,15 +118,15 @@ pub(super) struct MergedReader {
 }
 
 impl MergedReader {
-    /// Opens files, all at the same time, which appear to end when `stop` is set.
+    /// Opens files, all at the same time, which appear to end when told to stop.
     fn open<'a>(
         files: impl IntoIterator<Item = &'a CaptureFile>,
-        stop: &Arc<AtomicBool>,
+        control: &RunControl,
     ) -> Result<Self, ReadError> {
         let (mut readers, mut failures) = (Vec::new(), Vec::new());
         allow_many_files();
         for file in files {
-            match FileReader::open_until(file, stop) {
+            match FileReader::open_until(file, control) {
                 Ok(reader) => readers.push(reader),
                 Err(error) if is_too_many(&error) => return Err(error),
                 Err(error) => failures.push(error),
@@ -335,13 +349,13 @@ impl From<FileReader> for ReplayInput {
 
 impl ReplayInput {
     /// Opens a file as [`FileReader::open_until`]; a directory is read as its files, merged.
-    pub(super) fn open(file: &CaptureFile, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
+    pub(super) fn open(file: &CaptureFile, control: &RunControl) -> Result<Self, ReadError> {
         let merged = if file.path.is_dir() {
-            MergedReader::open(&files_of(&file.path)?, stop)
+            MergedReader::open(&files_of(&file.path)?, control)
         } else if file.merged.is_empty() {
-            return FileReader::open_until(file, stop).map(Self::File);
+            return FileReader::open_until(file, control).map(Self::File);
         } else {
-            MergedReader::open([file].into_iter().chain(&file.merged), stop)
+            MergedReader::open([file].into_iter().chain(&file.merged), control)
         };
         merged.map(Box::new).map(Self::Merged)
     }

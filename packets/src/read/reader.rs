@@ -3,14 +3,13 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::ByteOrder;
 use super::input::FileInput;
 use super::item::FileItem;
 use super::pcap::{self, PcapHeader};
 use super::pcapng::{self, PacketTexts, SectionReader};
+use crate::control::RunControl;
 use crate::packet::{MAX_SNAPLEN, SectionOrigin};
 
 /// First bytes of files.
@@ -132,17 +131,17 @@ impl FileReader {
     /// # Errors
     /// Fails if the file cannot be read, or is not a capture file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        Self::open_until(&CaptureFile::from(path.to_owned()), &Arc::default())
+        Self::open_until(&CaptureFile::from(path.to_owned()), &RunControl::default())
     }
 
-    /// Opens a file as [`FileReader::open`]; it appears to end when `stop` is set, even if it is a
-    /// silent pipe.
+    /// Opens a file as [`FileReader::open`]; it appears to end when told to stop, even if it is a silent
+    /// pipe.
     ///
     /// # Errors
     /// As [`FileReader::open`].
-    pub fn open_until(file: &CaptureFile, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
+    pub fn open_until(file: &CaptureFile, control: &RunControl) -> Result<Self, ReadError> {
         let name = file.name.clone();
-        match FileInput::open(&file.path, stop) {
+        match FileInput::open(&file.path, control) {
             Ok(input) => Self::begin(name, input),
             Err(source) => Err(ReadError::Io { name, source }),
         }

@@ -130,7 +130,7 @@ impl FileReplay {
         control: &RunControl,
     ) -> Result<Self, ReplayError> {
         let mut files = files.into_iter().collect::<VecDeque<_>>();
-        let reader = ReplayInput::open(&files.pop_front().unwrap_or_default(), &control.stop)?;
+        let reader = ReplayInput::open(&files.pop_front().unwrap_or_default(), control)?;
         Self::begin(reader, files, settings, control)
     }
 
@@ -246,7 +246,7 @@ impl FileReplay {
                     return Ok(());
                 }
             } else if let Some(file) = self.files.pop_front() {
-                self.reader = ReplayInput::open(&file, &self.control.stop)?;
+                self.reader = ReplayInput::open(&file, &self.control)?;
             } else {
                 return Ok(());
             }

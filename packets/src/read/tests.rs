@@ -374,6 +374,25 @@ fn tcpdump_reads_the_same_packets() {
     }
 }
 
+#[test]
+fn the_bytes_that_were_read_are_those_on_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let compressed = zstd::encode_all(&sample()[..], 1).unwrap();
+    std::fs::write(dir.path().join("a.pcapng"), sample()).unwrap();
+    std::fs::write(dir.path().join("b.pcapng.zst"), &compressed).unwrap();
+    let sizes = [compressed.len() as u64, (sample().len() + compressed.len()) as u64];
+    for (path, size) in [dir.path().join("b.pcapng.zst"), dir.path().to_owned()].iter().zip(sizes) {
+        let control = RunControl::default();
+        let replay = FileReplay::open([path.clone()], settings(), &control).unwrap();
+        replay.run(&mut NullSink::default(), &mut |_| ());
+        let file = CaptureFile::from(path.clone());
+        let read = control.bytes_read.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!((file.disk_bytes(), read), (Some(size), size), "{}", path.display());
+    }
+    assert_eq!(CaptureFile::from(PathBuf::from("-")).disk_bytes(), None);
+    assert_eq!(CaptureFile::from(PathBuf::from("/dev/null")).disk_bytes(), None);
+}
+
 proptest! {
     #[test]
     fn a_cut_file_gives_its_whole_packets(cut in 0..sample().len()) {
