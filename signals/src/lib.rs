@@ -2,7 +2,8 @@
 //!
 //! Until a command has begun something that must end in order, SIGINT, SIGTERM and SIGHUP have their default
 //! action: they end the process at once, whatever it waits for. Then it registers what they are to do, and
-//! calls [`take_over`], with which all of it takes effect at one moment. So no signal is lost in between.
+//! calls [`take_over`], with which all of it takes effect at one moment. So no signal is lost in between. In both
+//! cases a line of progress that is on the terminal is cleared first: [`line_is_drawn`].
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -14,7 +15,7 @@ use std::fs;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-pub use self::handlers::{prepare, take_over};
+pub use self::handlers::{line_is_drawn, prepare, take_over};
 pub use self::stop::{StopSignal, end_in_order, end_in_steps};
 
 /// Returns the signals that end a command. SIGHUP is none for a command under nohup(1), which must survive
