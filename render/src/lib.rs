@@ -30,7 +30,7 @@ pub use leak_sites::{PathStyle, leak_sites};
 pub use subject::{ConversationKey, Subject, direction_name, direction_word};
 pub use table::{
     Cell, Column, ColumnUnit, CounterMode, SortOrder, TableLayout, TableRow, TextAlign, TextTable,
-    cut, table_text,
+    cut, table_lines, table_text,
 };
-pub use text_line::{TextLine, TextSpan};
-pub use theme::{Palette, Theme, Tone};
+pub use text_line::{TextLine, TextSpan, plain_text};
+pub use theme::{Palette, TextColor, Theme, Tone};

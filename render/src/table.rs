@@ -10,7 +10,7 @@ pub(crate) use self::column::plain;
 pub use self::column::{Cell, Column, ColumnUnit, TextAlign};
 pub(crate) use self::counters::ColumnNumber;
 pub use self::counters::CounterMode;
-pub use self::layout::{TableLayout, cut, table_text};
+pub use self::layout::{TableLayout, cut, table_lines, table_text};
 use crate::subject::Subject;
 
 /// One row.

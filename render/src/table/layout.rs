@@ -1,12 +1,10 @@
 //! A table cut into lines that fit a width.
 
-use std::fmt::Write;
-
 use pmdscope_telemetry::printable::harmless;
 
 use super::column::TextAlign;
 use super::{SortOrder, TableRow, TextTable};
-use crate::text_line::{TextLine, TextSpan, width};
+use crate::text_line::{TextLine, TextSpan, plain_text, width};
 use crate::theme::{Theme, Tone};
 
 /// Words are not cut to less than so many characters.
@@ -164,35 +162,38 @@ fn fit(text: &str, width: usize, align: TextAlign, theme: Theme) -> String {
     }
 }
 
-/// One table, in `width` characters or as wide as it likes. Notes are wrapped between words.
+/// One table, in `width` characters or as wide as it likes, as text without tones.
 pub fn table_text(table: &TextTable, width: Option<usize>, theme: Theme) -> String {
-    let mut out = String::new();
+    plain_text(&table_lines(table, width, theme))
+}
+
+/// One table, in `width` characters or as wide as it likes. Notes are wrapped between words.
+pub fn table_lines(table: &TextTable, width: Option<usize>, theme: Theme) -> Vec<TextLine> {
+    const INDENT: &str = "  ";
+    let mut lines = Vec::new();
     if !table.rows.is_empty() {
         let layout = table.layout(width, theme);
-        let _ = writeln!(out, "{}", layout.header(None).to_string().trim_end());
+        lines.push(layout.header(None));
         for row in &table.rows {
-            let _ = writeln!(out, "{}", layout.row(row).to_string().trim_end());
-            for note in &row.notes {
-                let _ = writeln!(
-                    out,
-                    "  {}",
-                    wrapped(note, width.map(|width| width.saturating_sub(2)), "\n  ")
-                );
-            }
+            lines.push(layout.row(row));
+            let room = width.map(|width| width.saturating_sub(INDENT.len()));
+            let notes = row.notes.iter().flat_map(|note| wrapped(note, room));
+            lines.extend(notes.map(|line| TextLine::from(format!("{INDENT}{line}"))));
         }
     }
-    for note in &table.notes {
-        let _ = writeln!(out, "{}", wrapped(note, width, "\n"));
-    }
-    out
+    lines.extend(table.notes.iter().flat_map(|note| wrapped(note, width)).map(TextLine::from));
+    lines
 }
 
 /// A text in lines of at most `width` characters, or in one.
-fn wrapped(text: &str, width: Option<usize>, separator: &str) -> String {
+fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
     let text = harmless(text, &[]);
     match width {
-        Some(width) => textwrap::wrap(&text, width.max(WORD_MIN)).join(separator),
-        None => text,
+        Some(width) => {
+            let lines = textwrap::wrap(&text, width.max(WORD_MIN));
+            lines.into_iter().map(Into::into).collect()
+        }
+        None => vec![text],
     }
 }
 
