@@ -18,6 +18,7 @@ use self::checked::WatchedTimes;
 use self::hot_queues::HotQueues;
 use self::result::CheckDocument;
 use self::seen::SeenFindings;
+use crate::color::ColorArg;
 use crate::exit::FAILED;
 use crate::leaks::scan::{ScanArgs, Scanner};
 use crate::session::{self, AppArg, XrayArg};
@@ -103,6 +104,9 @@ pub(crate) struct Args {
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 }
+
+    #[command(flatten)]
+    color: ColorArg,
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let scans = args.scan.then(|| Arc::new(ScanResults::default()));
@@ -220,9 +224,9 @@ fn print(args: &Args, verdict: &CheckDocument<'_>, fleet: &FleetState) -> Result
     if args.json {
         output::print_json(verdict)?;
     } else if args.quiet {
-        output::print(&verdict.lines())?;
+        output::print_lines(&verdict.lines(), color)?;
     } else {
-        output::print(&verdict.text(fleet))?;
+        output::print_lines(&verdict.text(fleet), color)?;
     }
     Ok(())
 }
@@ -233,6 +237,7 @@ fn scan(apps: Vec<DiscoveredApp>, results: Arc<ScanResults>) -> JoinHandle<Vec<(
 }
 
 /// Prints the document of no app, where one was asked for.
+    let color = args.color.color(&args.app.config)?;
 pub(crate) fn print_empty(args: &Args) -> Result<()> {
     if args.json {
         output::print_json(&CheckDocument::empty(&FleetState::default()))?;

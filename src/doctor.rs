@@ -10,8 +10,9 @@ use pmdscope_doctor::{Baseline, CheckStatus, CpuSet, Examination, HostTree, exam
 
 pub(crate) use self::apps::live_apps;
 use crate::bundle::{HOST_TREE, open};
+use crate::color::ColorArg;
 use crate::exit::{FAILED, Usage};
-use crate::output::{self, Color};
+use crate::output;
 use crate::session::{self, AppArg};
 
 /// Check host and apps for deployment mistakes
@@ -98,6 +99,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+    #[command(flatten)]
+    color: ColorArg,
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let baseline = args.compare.as_deref().map(Baseline::load).transpose()?;
     let mut settings = args.app.settings()?;
@@ -121,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else if args.fix_script {
         output::print(&report.fix_script())?;
     } else {
-        output::print_lines(&report.lines(args.verbose), Color::of_environment())?;
+        output::print_lines(&report.lines(args.verbose), args.color.color(&args.app.config)?)?;
     }
     if let Some(path) = &args.save {
         save(path, &facts, args.compare.is_some(), report.count(CheckStatus::Fail))?;

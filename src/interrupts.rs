@@ -18,6 +18,7 @@ use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::sample::TracingMethod;
 
 use self::rounds::Rounds;
+use crate::color::ColorArg;
 use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::{self, AppArg};
@@ -101,6 +102,9 @@ pub(crate) struct Args {
     no_bpf: bool,
 }
 
+    #[command(flatten)]
+    color: ColorArg,
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let options =
         TracerOptions { min_event: args.min, bpf: !args.no_bpf, ..TracerOptions::default() };
@@ -158,7 +162,7 @@ fn report(
     if args.events {
         print_events(&mut rounds)?;
     } else if !args.json && read {
-        output::print(&summary::text(&rounds))?;
+        output::print_lines(&summary::lines(&rounds), args.color.color(&args.app.config)?)?;
     }
     Ok(())
 }
@@ -232,7 +236,7 @@ fn print_round(args: &Args, rounds: &Rounds) -> Result<bool> {
     if StandardOutput::is_terminal() && !output::clear_terminal()? {
         return Ok(false);
     }
-    output::print(&report::text(rounds))
+    output::print_lines(&report::lines(rounds), args.color.color(&args.app.config)?)
 }
 
 /// Prints the document of no app, where one was asked for; there are no events then.

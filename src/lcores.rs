@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use pmdscope_telemetry::FleetState;
 
+use crate::color::ColorArg;
 use crate::exit::{FAILED, Usage};
 use crate::number::whole;
 use crate::session::{self, AppArg};
@@ -92,6 +93,9 @@ pub(crate) struct Args {
     folded: bool,
 }
 
+    #[command(flatten)]
+    color: ColorArg,
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(hz) = args.profile {
         return profile::run(args, hz, args.length.unwrap_or(PROFILE_LENGTH));
@@ -127,7 +131,7 @@ fn print(args: &Args, fleet: &FleetState) -> Result<bool> {
     if args.json {
         output::print_json(&table::Document::of(fleet))
     } else {
-        output::print(&table::text(fleet))
+        output::print_table(&table::table(fleet), None, args.color.color(&args.app.config)?)
     }
 }
 

@@ -24,6 +24,7 @@ use pmdscope_telemetry::sample::{LedgerSample, Sample, ScanSample};
 use pmdscope_telemetry::{AppState, FleetState};
 
 use self::scan::{AppScan, AppScans, ScanArgs, Scanner};
+use crate::color::ColorArg;
 use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::StandardOutput;
@@ -143,6 +144,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     scan: ScanArgs,
 }
+
+    #[command(flatten)]
+    color: ColorArg,
 
 impl Args {
     /// Whether the memory of apps is scanned.
@@ -285,7 +289,7 @@ fn print(args: &Args, fleet: &FleetState, scans: &AppScans) -> Result<bool> {
     if args.watch && StandardOutput::is_terminal() {
         output::clear_terminal()?;
     }
-    output::print(&report::text(fleet, scans))
+    output::print_lines(&report::text(fleet, scans), args.color.color(&args.app.config)?)
 }
 
 fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<bool> {

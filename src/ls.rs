@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pmdscope_render::number::{UNKNOWN, known, seconds};
-use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
+use pmdscope_render::{Cell, Column, Subject, TextTable, Tone};
 use pmdscope_telemetry::discover::{
     DiscoveredApp, Reachability, UnreachableReason, unreadable, unreadable_text,
 };
@@ -20,6 +20,7 @@ use crate::attach::policy::AttachPolicy;
 use crate::attach::running::RunningApp;
 use crate::attach::transport::Preflight;
 use crate::attach::unavailable::CaptureUnavailable;
+use crate::color::ColorArg;
 use crate::config::ConfigArg;
 use crate::output::{self, StandardOutput, names};
 use crate::session;
@@ -69,6 +70,9 @@ pub(crate) struct Args {
     /// Also list apps that have exited and left files behind
     #[arg(long)]
     all: bool,
+
+    #[command(flatten)]
+    color: ColorArg,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -86,7 +90,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         output::print_json(&Listing { schema: LS_SCHEMA, apps: &apps })?;
     } else {
-        output::print(&table_text(&table(&apps), StandardOutput::width(), Theme::default()))?;
+        let color = args.color.color(&args.config)?;
+        output::print_table(&table(&apps), StandardOutput::width(), color)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -283,8 +288,8 @@ fn cells(app: &Entry) -> Vec<Cell> {
         (None, None) => UNKNOWN.to_owned(),
     };
     let state = match &app.reason {
-        Some(reason) => format!("{}: {reason}", app.state),
-        None => app.state.to_owned(),
+        Some(reason) => Cell::text(format!("{}: {reason}", app.state)).tone(Tone::Warn),
+        None => Cell::text(app.state),
     };
     vec![
         Cell::text(&app.app),
@@ -293,7 +298,7 @@ fn cells(app: &Entry) -> Vec<Cell> {
         Cell::text(level),
         Cell::text(known(ports, |(started, all)| format!("{started}/{all}"))),
         Cell::text(known(app.uptime_s, seconds)),
-        Cell::text(state),
+        state,
         Cell::text(capture),
     ]
 }
@@ -309,6 +314,7 @@ pub(crate) fn print_empty(args: &Args) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use pmdscope_render::{Theme, table_text};
 
     use super::*;
 

@@ -10,6 +10,7 @@ mod bypass;
 mod capture;
 mod check;
 mod child;
+mod color;
 mod completions;
 mod config;
 mod doctor;

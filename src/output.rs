@@ -12,10 +12,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use pmdscope_render::number::plural;
-use pmdscope_render::{TextLine, TextSpan, Tone};
+use pmdscope_render::{TextLine, TextSpan, TextTable, Theme, table_lines};
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use rustix::termios::{Winsize, tcgetwinsize};
 
+use crate::color::Color;
 use crate::config::ConfigError;
 
 /// Characters of text of several lines.
@@ -32,45 +33,23 @@ pub(crate) fn plain(text: &str) -> String {
     harmless(text, &LINES)
 }
 
-/// Whether tones become colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Color {
-    Always,
-    Never,
-}
-
-impl Color {
-    /// On terminals, unless `NO_COLOR` is set.
-    pub(crate) fn of_environment() -> Self {
-        let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if StandardOutput::is_terminal() && !forbidden { Self::Always } else { Self::Never }
-    }
-}
-
-/// Prints lines of tones; the result is as that of [`print()`].
+/// Prints lines of tones; the result is as that of [`print()`]. Only the escape sequences are ours: the text is
+/// made harmless before.
 pub(crate) fn print_lines(lines: &[TextLine], color: Color) -> Result<bool> {
-    let line = |line: &TextLine| {
-        let spans: String = line.spans.iter().map(|span| colored(span, color)).collect();
-        spans.trim_end().to_owned() + "\n"
-    };
-    write(&lines.iter().map(line).collect::<String>())
+    write(&colored(lines, color))
 }
 
-/// Only the escape sequences are ours: the text is made harmless before.
-fn colored(span: &TextSpan, color: Color) -> String {
-    let text = one_line(&span.text);
-    let code = match span.tone {
-        Tone::Plain | Tone::Graph => None,
-        Tone::Dim | Tone::Label => Some("2"),
-        Tone::Good => Some("32"),
-        Tone::Warn => Some("33"),
-        Tone::Bad => Some("1;91"),
-        Tone::Title => Some("1"),
+/// Prints a table, in `width` characters or as wide as it likes; the result is as that of [`print()`].
+pub(crate) fn print_table(table: &TextTable, width: Option<usize>, color: Color) -> Result<bool> {
+    print_lines(&table_lines(table, width, Theme::default()), color)
+}
+
+fn colored(lines: &[TextLine], color: Color) -> String {
+    let span = |span: &TextSpan| color.paint(&one_line(&span.text), span.tone);
+    let line = |line: &TextLine| {
+        line.trimmed().spans.iter().map(span).chain(["\n".to_owned()]).collect::<String>()
     };
-    match code.filter(|_| color == Color::Always) {
-        Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
-        None => text,
-    }
+    lines.iter().map(line).collect()
 }
 
 /// Prints one line.
@@ -267,14 +246,14 @@ mod tests {
         assert!(json.contains("é日") && json.contains("\\u202e\\udb40\\udc41"), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), evil);
     }
+    use pmdscope_render::{Palette, Tone};
+
 
     #[test]
-    fn tones_are_colours_on_terminals_only() {
-        let span = TextSpan { text: "a\x1b[2Jb".into(), tone: Tone::Bad };
-        assert_eq!(colored(&span, Color::Never), "a?[2Jb");
-        assert_eq!(colored(&span, Color::Always), "\x1b[1;91ma?[2Jb\x1b[0m");
-        let plain = TextSpan { tone: Tone::Plain, ..span };
-        assert_eq!(colored(&plain, Color::Always), "a?[2Jb");
+    fn only_escape_sequences_of_ours_are_printed() {
+        let lines = [TextLine::of("a\x1b[2Jb ", Tone::Bad), TextLine::default()];
+        assert_eq!(colored(&lines, Color::Never), "a?[2Jb\n\n");
+        assert_eq!(colored(&lines, Color::Of(Palette::Ansi)), "\x1b[1;91ma?[2Jb\x1b[0m\n\n");
     }
 
     #[test]

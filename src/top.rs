@@ -3,7 +3,7 @@
 mod csv;
 mod names;
 pub(crate) mod settings;
-mod theme;
+pub(crate) mod theme;
 
 use std::io::{IsTerminal, stdin};
 use std::path::Path;

@@ -176,7 +176,7 @@ fn skipped_lines(skipped: &[&CheckResult]) -> Vec<TextLine> {
 }
 
 fn indented(label: &str, text: &str) -> TextLine {
-    line([(format!("        {label:<9} ").as_str(), Tone::Label), (text, Tone::Plain)])
+    line([(format!("        {label:<9} ").as_str(), Tone::Dim), (text, Tone::Plain)])
 }
 
 fn line<const N: usize>(parts: [(&str, Tone); N]) -> TextLine {

@@ -1,9 +1,9 @@
 //! The result of a check, as JSON and as text.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use pmdscope_render::number::plural;
+use pmdscope_render::{TextLine, TextSpan, Tone};
 use pmdscope_telemetry::finding::{Finding, FindingCause, Severity};
 use pmdscope_telemetry::{AppState, AppStatus, FleetState, InterfaceState};
 use serde::Serialize;
@@ -129,29 +129,36 @@ impl<'a> CheckDocument<'a> {
     }
 
     /// A line per finding, for programs.
-    pub(super) fn lines(&self) -> String {
-        let line = |result: &FindingResult| match &result.times {
-            Some(times) => format!("{} ({times})\n", finding_line(result.finding)),
-            None => finding_line(result.finding) + "\n",
+    pub(super) fn lines(&self) -> Vec<TextLine> {
+        let line = |result: &FindingResult| {
+            let mut line = finding_line(result.finding);
+            let times = result.times.as_ref();
+            line.spans.extend(times.map(|times| span(&format!(" ({times})"), Tone::Plain)));
+            line
         };
-        self.silent() + &self.findings().map(line).collect::<String>()
+        let mut lines = self.silent();
+        lines.extend(self.findings().map(line));
+        lines
     }
 
     /// Apps that do not answer, where no finding reports that.
-    fn silent(&self) -> String {
+    fn silent(&self) -> Vec<TextLine> {
         let silent = self.apps.iter().filter(|app| app.findings.is_empty());
-        let line = |app: &AppResult| match app.status {
+        let silence = |app: &AppResult<'a>| match app.status {
             AppStatus::Live => None,
-            AppStatus::Waiting => Some(format!("{}: has not answered yet", app.app)),
-            AppStatus::Lost { reason } => Some(format!("{}: {reason}", app.app)),
+            AppStatus::Waiting => Some((app.app, "has not answered yet", Tone::Dim)),
+            AppStatus::Lost { reason } => Some((app.app, reason.as_str(), Tone::Bad)),
         };
-        silent.filter_map(line).map(|line| one_line(&line) + "\n").collect()
+        let line = |(app, why, tone): (&str, &str, Tone)| TextLine {
+            spans: vec![span(&format!("{app}: "), Tone::Plain), span(why, tone)],
+        };
+        silent.filter_map(silence).map(line).collect()
     }
 
     /// With threshold and advice, for people.
-    pub(super) fn text(&self, fleet: &FleetState) -> String {
+    pub(super) fn text(&self, fleet: &FleetState) -> Vec<TextLine> {
         let mut out = self.silent();
-        out.extend(repeated(self.findings()).into_iter().map(|same| findings_text(&same)));
+        out.extend(repeated(self.findings()).iter().flat_map(|same| findings_text(same)));
         if out.is_empty() {
             let ports: usize = fleet.models().map(|(_, model)| model.sample.ports.len()).sum();
             let apps = plural(self.apps.len() as u64, "app");
@@ -161,8 +168,8 @@ impl<'a> CheckDocument<'a> {
                 interfaces => format!(", {}", plural(interfaces as u64, "interface")),
             };
             let checked = checked::text(self.apps.iter().filter_map(|app| app.checked.as_ref()));
-            let line = one_line(&format!("ok: {apps}, {ports}{interfaces}: {checked}"));
-            let _ = writeln!(out, "{line}");
+            let rest = span(&format!(": {apps}, {ports}{interfaces}: {checked}"), Tone::Plain);
+            out.push(TextLine { spans: vec![span("ok", Tone::Good), rest] });
         }
         out
     }
@@ -190,9 +197,9 @@ where
     groups
 }
 
-fn findings_text(same: &[&FindingResult<'_>]) -> String {
+fn findings_text(same: &[&FindingResult<'_>]) -> Vec<TextLine> {
     match same {
-        [] => String::new(),
+        [] => Vec::new(),
         [result] => finding_text(result.finding, result.times.as_deref()),
         [result, ..] => {
             let apps: Vec<&str> = same.iter().map(|result| result.finding.app.as_str()).collect();
@@ -202,26 +209,38 @@ fn findings_text(same: &[&FindingResult<'_>]) -> String {
     }
 }
 
-fn finding_line(finding: &Finding) -> String {
+fn finding_line(finding: &Finding) -> TextLine {
     let about = format!("{} {}", finding.app, finding.subject);
-    let severity = finding.severity.word();
-    let line = format!("{}: {severity}: {}: {}", about.trim(), finding.lint, finding.evidence);
-    one_line(&line)
+    let spans = vec![
+        span(&format!("{}: ", about.trim()), Tone::Plain),
+        span(finding.severity.word(), Tone::of(finding.severity)),
+        span(&format!(": {}: {}", finding.lint, finding.evidence), Tone::Plain),
+    ];
+    TextLine { spans }
 }
 
-fn finding_text(finding: &Finding, times: Option<&str>) -> String {
-    let line = finding_line(finding);
-    let times = times.map_or(String::new(), |times| format!("    when: {times}\n"));
-    let cause = |cause: &FindingCause| one_line(&format!("{}: {}", cause.title(), cause.evidence));
-    let causes = finding.causes.iter().map(|of| format!("    cause: {}\n", cause(of)));
-    let causes: String = causes.collect();
-    let (threshold, advice) = (one_line(&finding.threshold), one_line(&finding.advice));
-    format!("{line}\n{times}{causes}    threshold: {threshold}\n    what to do: {advice}\n")
+fn finding_text(finding: &Finding, times: Option<&str>) -> Vec<TextLine> {
+    let below = |label: &str, text: &str| TextLine {
+        spans: vec![span(&format!("    {label}: "), Tone::Dim), span(text, Tone::Plain)],
+    };
+    let mut lines = vec![finding_line(finding)];
+    lines.extend(times.map(|times| below("when", times)));
+    let cause = |of: &FindingCause| below("cause", &format!("{}: {}", of.title(), of.evidence));
+    lines.extend(finding.causes.iter().map(cause));
+    lines.push(below("threshold", &finding.threshold));
+    lines.push(below("what to do", &finding.advice));
+    lines
+}
+
+/// Makes text harmless: names and evidence come from apps.
+fn span(text: &str, tone: Tone) -> TextSpan {
+    TextSpan { text: one_line(text), tone }
 }
 
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use pmdscope_render::plain_text;
 
     use pmdscope_telemetry::InterfaceEvaluator;
     use pmdscope_telemetry::Thresholds;
@@ -256,9 +275,24 @@ mod tests {
     #[test]
     fn findings_are_printed_with_threshold_and_advice() {
         let fleet = lost(Some(finding(Severity::Critical)));
-        assert_snapshot!(CheckDocument::of(&fleet, None).text(&fleet));
-        let lines = CheckDocument::of(&fleet, None).lines();
+        assert_snapshot!(plain_text(&CheckDocument::of(&fleet, None).text(&fleet)));
+        let lines = plain_text(&CheckDocument::of(&fleet, None).lines());
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
+    }
+
+    #[test]
+    fn severities_have_the_tones_of_top() {
+        for (severity, tone) in [
+            (Severity::Critical, Tone::Bad),
+            (Severity::Warning, Tone::Warn),
+            (Severity::Info, Tone::Plain),
+        ] {
+            let fleet = lost(Some(finding(severity)));
+            let document = CheckDocument::of(&fleet, None);
+            for line in [&document.lines()[0], &document.text(&fleet)[0]] {
+                assert_eq!(line.spans[1], span(severity.word(), tone));
+            }
+        }
     }
 
     #[test]
@@ -273,8 +307,11 @@ mod tests {
         }
         let verdict = CheckDocument::of(&fleet, None);
         assert!(!verdict.ok);
-        assert_snapshot!("flood", verdict.text(&fleet));
-        assert!(verdict.lines().starts_with("eth0: warning: flood: 9000 of 10000 packets/s"));
+        assert_snapshot!("flood", plain_text(&verdict.text(&fleet)));
+        assert!(
+            plain_text(&verdict.lines())
+                .starts_with("eth0: warning: flood: 9000 of 10000 packets/s")
+        );
         let json = serde_json::to_value(&verdict).unwrap();
         assert_eq!(json["interfaces"][0]["interface"], "eth0");
         assert_eq!(json["interfaces"][0]["findings"][0]["lint"], "flood");
@@ -282,7 +319,7 @@ mod tests {
         assert_eq!(json["interfaces"][1]["findings"], serde_json::json!([]));
         fleet.apps[0].findings.clear();
         fleet.apply(evaluator.event(Ok(vec![split_interface(3)]), 3_000_000_000));
-        let text = CheckDocument::of(&fleet, None).text(&fleet);
+        let text = plain_text(&CheckDocument::of(&fleet, None).text(&fleet));
         assert_eq!(text, "ok: 1 app, 0 ports, 1 interface: no findings\n");
     }
 
@@ -297,7 +334,7 @@ mod tests {
             fleet.apply(FleetEvent::Lost { app, class, reason, finding });
         }
         fleet.apps[5].findings[0].evidence = "9 packets/s missed".to_owned();
-        let text = CheckDocument::of(&fleet, None).text(&fleet);
+        let text = plain_text(&CheckDocument::of(&fleet, None).text(&fleet));
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
         let expected = [
             "175 apps (app000, app001, app002, ...) net_vhost0: warning: rx_missed: 412 packets/s missed",
@@ -305,7 +342,7 @@ mod tests {
         ];
         assert_eq!(lines, expected);
         assert_eq!(
-            CheckDocument::of(&fleet, None).lines().lines().count(),
+            plain_text(&CheckDocument::of(&fleet, None).lines()).lines().count(),
             176,
             "a line per finding for programs"
         );
@@ -316,25 +353,31 @@ mod tests {
         let mut fleet = lost(None);
         fleet.apps[0].name = "ev\nok: all is well\x1b[31mil".to_owned();
         let expected = "ev?ok: all is well?[31mil: timed out\n";
-        assert_eq!(CheckDocument::of(&fleet, None).text(&fleet), expected);
+        assert_eq!(plain_text(&CheckDocument::of(&fleet, None).text(&fleet)), expected);
         let evidence = "one\nok: \x07two".to_owned();
         fleet.apps[0].findings = vec![Finding { evidence, ..finding(Severity::Warning) }];
-        assert!(CheckDocument::of(&fleet, None).lines().ends_with("rx_missed: one?ok: ?two\n"));
+        assert!(
+            plain_text(&CheckDocument::of(&fleet, None).lines())
+                .ends_with("rx_missed: one?ok: ?two\n")
+        );
         let advice = "do\nthat".to_owned();
         fleet.apps[0].findings = vec![Finding { advice, ..finding(Severity::Warning) }];
-        assert_eq!(CheckDocument::of(&fleet, None).text(&fleet).lines().count(), 3);
+        assert_eq!(plain_text(&CheckDocument::of(&fleet, None).text(&fleet)).lines().count(), 3);
     }
 
     #[test]
     fn all_is_well_only_when_every_app_answers_and_nothing_above_info_was_found() {
         let mut fleet = lost(None);
         assert!(!CheckDocument::of(&fleet, None).ok);
-        assert_eq!(CheckDocument::of(&fleet, None).text(&fleet), "reflector: timed out\n");
-        assert_eq!(CheckDocument::of(&fleet, None).lines(), "reflector: timed out\n");
+        assert_eq!(
+            plain_text(&CheckDocument::of(&fleet, None).text(&fleet)),
+            "reflector: timed out\n"
+        );
+        assert_eq!(plain_text(&CheckDocument::of(&fleet, None).lines()), "reflector: timed out\n");
         fleet.apps[0].status = AppStatus::Live;
         assert!(CheckDocument::of(&fleet, None).ok);
         assert_eq!(
-            CheckDocument::of(&fleet, None).text(&fleet),
+            plain_text(&CheckDocument::of(&fleet, None).text(&fleet)),
             "ok: 1 app, 0 ports: no findings\n"
         );
         for (severity, ok) in

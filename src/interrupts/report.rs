@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pmdscope_interrupts::StolenHistogram;
 use pmdscope_render::number::{UNKNOWN, count, known, micros, nanos, percent, plural, si};
-use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
+use pmdscope_render::{Cell, Column, Subject, TextLine, TextTable, Theme, table_lines};
 use pmdscope_telemetry::sample::TracingMethod;
 use pmdscope_telemetry::{realtime_ns, sample::StolenCause};
 use serde::Serialize;
@@ -122,10 +122,10 @@ impl EventDocument {
 }
 
 /// The report as text.
-pub(super) fn text(rounds: &Rounds) -> String {
+pub(super) fn lines(rounds: &Rounds) -> Vec<TextLine> {
     let height = StandardOutput::size().map(|size| usize::from(size.ws_row));
     let most = height.map_or(ROWS, |height| height.saturating_sub(OTHER_LINES).max(5));
-    table_text(
+    table_lines(
         &table(rounds.apps(), most, &TimeZone::system()),
         StandardOutput::width(),
         Theme::default(),
@@ -243,6 +243,7 @@ fn clock(realtime_ns: u64, zone: &TimeZone) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use insta::assert_snapshot;
+    use pmdscope_render::table_text;
     use pmdscope_telemetry::sample::TracingSample;
 
     use super::super::rounds::{LcoreState, QueueDepth};

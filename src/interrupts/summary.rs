@@ -1,11 +1,9 @@
 //! The report at the end: totals of the whole time, and histograms.
 
-use std::fmt::Write as _;
-
 use jiff::tz::TimeZone;
 use pmdscope_interrupts::StolenHistogram;
 use pmdscope_render::number::seconds;
-use pmdscope_render::{Theme, histogram, table_text};
+use pmdscope_render::{TextLine, Theme, Tone, histogram, table_lines};
 
 use super::report::{table, time};
 use super::rounds::Rounds;
@@ -16,29 +14,28 @@ const ROWS: usize = 20;
 /// Characters of the longest bar.
 const BAR: usize = 40;
 
-/// The report as text.
-pub(super) fn text(rounds: &Rounds) -> String {
+/// The report in lines.
+pub(super) fn lines(rounds: &Rounds) -> Vec<TextLine> {
     let table = table(rounds.apps(), ROWS, &TimeZone::system());
-    let mut text = format!("\nIn {}:\n", seconds(rounds.seconds()));
-    text += &table_text(&table, None, Theme::default());
+    let mut lines = title(&format!("In {}:", seconds(rounds.seconds())));
+    lines.extend(table_lines(&table, None, Theme::default()));
     for app in rounds.apps() {
-        for histogram in &app.histograms {
-            text += &histogram_text(&app.app, histogram);
-        }
+        lines.extend(app.histograms.iter().flat_map(|of| histogram_lines(&app.app, of)));
     }
-    text
+    lines
 }
 
-fn histogram_text(app: &str, durations: &StolenHistogram) -> String {
+fn histogram_lines(app: &str, durations: &StolenHistogram) -> Vec<TextLine> {
     let cause = durations.cause.name().replace('_', " ");
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "\n{app}, lcore {}: {cause}, events by their length", durations.lcore);
+    let lcore = durations.lcore;
+    let mut lines = title(&format!("{app}, lcore {lcore}: {cause}, events by their length"));
     let labels: Vec<String> = (0..durations.buckets.len()).map(label).collect();
-    for line in histogram(&labels, &durations.buckets, BAR, Theme::default()) {
-        let _ = writeln!(text, "{}", line.to_string().trim_end());
-    }
-    text
+    lines.extend(histogram(&labels, &durations.buckets, BAR, Theme::default()));
+    lines
+}
+
+fn title(text: &str) -> Vec<TextLine> {
+    vec![TextLine::default(), TextLine::of(text, Tone::Title)]
 }
 
 /// The least length in a bucket.
@@ -50,12 +47,13 @@ fn label(bucket: usize) -> String {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use pmdscope_render::plain_text;
 
     use super::super::report::tests::app;
     use super::*;
 
     #[test]
     fn a_histogram_names_its_buckets_by_their_least_length() {
-        assert_snapshot!(histogram_text("reflector", &app().histograms[0]));
+        assert_snapshot!(plain_text(&histogram_lines("reflector", &app().histograms[0])));
     }
 }

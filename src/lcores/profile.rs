@@ -130,7 +130,8 @@ pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
     } else if args.folded {
         output::print(&profile_text::folded(&document))?;
     } else {
-        output::print(&profile_text::text(&document))?;
+        let color = args.color.color(&args.app.config)?;
+        output::print_lines(&profile_text::text(&document), color)?;
     }
     Ok(if sampled { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use pmdscope_profile::{Activity, FunctionShare, LcoreProfile};
 use pmdscope_render::cells::share;
 use pmdscope_render::number::{count, nanos, percent, plural, seconds};
-use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
+use pmdscope_render::{Cell, Column, Subject, TextLine, TextTable, Theme, table_lines};
 
 use super::profile::{EmptyPollsEstimate, LcoreDocument, ProfileDocument};
 use crate::output::one_line;
@@ -19,11 +19,11 @@ const LEAST_SHARE: f64 = 0.005;
 /// Least share of stacks without a caller that a note reports.
 const MANY_SHORT: f64 = 0.2;
 
-pub(super) fn text(document: &ProfileDocument) -> String {
-    let mut out = table_text(&activities(document), None, Theme::default());
-    out.push('\n');
-    out += &table_text(&functions(document), None, Theme::default());
-    out
+pub(super) fn text(document: &ProfileDocument) -> Vec<TextLine> {
+    let mut lines = table_lines(&activities(document), None, Theme::default());
+    lines.push(TextLine::default());
+    lines.extend(table_lines(&functions(document), None, Theme::default()));
+    lines
 }
 
 /// A line for each stack: `app;lcore 1;main;loop;parse_http 42`.
@@ -214,6 +214,7 @@ fn short_stacks(document: &ProfileDocument) -> Option<String> {
 mod tests {
     use insta::assert_snapshot;
     use pmdscope_profile::{ActivityShare, LongestStay, StackSamples};
+    use pmdscope_render::plain_text;
 
     use super::*;
     use crate::lcores::profile::{AppDocument, EmptyPolls};
@@ -297,7 +298,7 @@ mod tests {
             ..LcoreProfile::default()
         };
         let ended = LcoreDocument { profile: ended, empty_polls: EmptyPolls::default() };
-        assert_snapshot!(text(&document(vec![busy, silent, ended])));
+        assert_snapshot!(plain_text(&text(&document(vec![busy, silent, ended]))));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pmdscope_render::cells::{alarm, bad_count, rate, share};
 use pmdscope_render::number::{UNKNOWN, known, micros, seconds as duration, si};
-use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, Tone, table_text};
+use pmdscope_render::{Cell, Column, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::ThreadSample;
 use pmdscope_telemetry::{AppState, FleetState};
@@ -126,11 +126,7 @@ fn row<'a>(app: &'a AppState, model: &'a Model, id: u32) -> LcoreRow<'a> {
     }
 }
 
-pub(super) fn text(fleet: &FleetState) -> String {
-    table_text(&table(fleet), None, Theme::default())
-}
-
-fn table(fleet: &FleetState) -> TextTable {
+pub(super) fn table(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Lcore"),
@@ -212,11 +208,16 @@ mod tests {
     use std::sync::Arc;
 
     use insta::assert_snapshot;
+    use pmdscope_render::{Theme, table_text};
     use pmdscope_telemetry::FleetEvent;
     use pmdscope_telemetry::model::{LcoreRates, StillThread, ThreadRates};
     use pmdscope_telemetry::sample::{LcoreSample, LibrarySample, Sample, ThreadSample};
 
     use super::*;
+
+    fn text(fleet: &FleetState) -> String {
+        table_text(&table(fleet), None, Theme::default())
+    }
 
     fn fleet_of(models: Vec<(&str, Model)>) -> FleetState {
         let mut fleet = FleetState::default();

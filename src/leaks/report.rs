@@ -6,7 +6,10 @@ use std::fmt::Write;
 use pmdscope_render::ledger;
 use pmdscope_render::number::{UNKNOWN, count, known, percent, plural, seconds, signed};
 use pmdscope_render::pool_scan;
-use pmdscope_render::{Cell, Column, PathStyle, Subject, TextTable, Theme, leak_sites, table_text};
+use pmdscope_render::{
+    Cell, Column, PathStyle, Subject, TextLine, TextTable, Theme, Tone, cells, leak_sites,
+    table_lines,
+};
 use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, SiteRates};
 use pmdscope_telemetry::sample::{
     CountSource, LedgerSample, LostGroupSample, PoolSample, Sample, ScanSample, StageSample,
@@ -168,15 +171,15 @@ impl<'a> AppLeaks<'a> {
 }
 
 /// Sites, lost mbufs that scans found, the trend of other pools, and notes.
-pub(super) fn text(fleet: &FleetState, scans: &AppScans) -> String {
-    let mut out = String::new();
+pub(super) fn text(fleet: &FleetState, scans: &AppScans) -> Vec<TextLine> {
+    let mut out = Vec::new();
     let mut add = |mut table: TextTable| {
         if fleet.apps.len() == 1 {
             table.hide_column("App");
         }
         if !table.rows.is_empty() {
-            let gap = if out.is_empty() { "" } else { "\n" };
-            let _ = write!(out, "{gap}{}", table_text(&table, None, Theme::default()));
+            out.extend((!out.is_empty()).then(TextLine::default));
+            out.extend(table_lines(&table, None, Theme::default()));
         }
     };
     add(leak_sites(fleet, PathStyle::Full));
@@ -185,7 +188,7 @@ pub(super) fn text(fleet: &FleetState, scans: &AppScans) -> String {
     add(drains(fleet));
     for app in &fleet.apps {
         for note in notes(app, scans.get(&app.name)) {
-            let _ = writeln!(out, "{}", one_line(&format!("{}: {note}", app.name)));
+            out.push(one_line(&format!("{}: {note}", app.name)).into());
         }
     }
     out
@@ -220,12 +223,13 @@ fn drains(fleet: &FleetState) -> TextTable {
 
 fn drain_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Option<Vec<Cell>> {
     let in_use = pool.occupancy?.in_use;
+    let used = Cell::text(known(trend.used_ratio, percent));
     Some(vec![
         Cell::text(&app.name),
         Cell::text(&pool.name),
         Cell::text(count(pool.size)),
         Cell::text(count(in_use)),
-        Cell::text(known(trend.used_ratio, percent)),
+        cells::alarm(used, trend.used_ratio.is_some_and(|ratio| ratio >= 1.0), Tone::Bad),
         Cell::text(known(trend.slope_ps, signed)),
         Cell::text(known(trend.exhausted_in_s, seconds)),
     ])

@@ -1,6 +1,7 @@
 //! Reports as printed.
 
 use insta::assert_snapshot;
+use pmdscope_render::plain_text;
 use pmdscope_telemetry::sample::{
     AppIdentity, BEFORE_ARMING, LibrarySample, PoolOccupancy, SAMPLE_SCHEMA, SiteKind, SiteSample,
 };
@@ -112,7 +113,7 @@ fn one_row_per_site_and_notes_below() {
     let mut sample = leaking();
     sample.ledger[0].lost_at_least = 31;
     let fleet = fleet(&[sample], &[4_000, 4_412]);
-    assert_snapshot!(text(&fleet, &AppScans::new()));
+    assert_snapshot!(plain_text(&text(&fleet, &AppScans::new())));
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn several_apps_of_all_levels() {
     let mut clean = app("clean", 1);
     clean.ledger = vec![ledger(0, 250)];
     let fleet = fleet(&[leaking(), stock, old, ungrown, clean], &[1000, 1100, 1200, 1300, 1400]);
-    assert_snapshot!(text(&fleet, &AppScans::new()));
+    assert_snapshot!(plain_text(&text(&fleet, &AppScans::new())));
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn an_app_without_leaks_says_so() {
     let mut clean = app("clean", 1);
     clean.ledger = vec![ledger(0, 0)];
     assert_eq!(
-        text(&fleet(&[clean], &[1]), &AppScans::new()),
+        plain_text(&text(&fleet(&[clean], &[1]), &AppScans::new())),
         "clean: no leaks in 1 pool of 16,383 mbufs\n"
     );
 }
@@ -144,7 +145,7 @@ fn a_pool_that_is_empty_for_no_known_reason_is_not_called_clean() {
     let mut empty = app("empty", 1);
     empty.ledger = vec![ledger(0, 0)];
     (empty.ledger[0].common, empty.ledger[0].cached, empty.ledger[0].held) = (0, 31, 12_452);
-    let text = text(&fleet(&[empty], &[1]), &AppScans::new());
+    let text = plain_text(&text(&fleet(&[empty], &[1]), &AppScans::new()));
     assert!(text.starts_with("empty: only 31 of 16,383 mbufs of mb_pool are free"), "{text}");
     assert!(!text.contains("no leaks"), "{text}");
 }
@@ -155,7 +156,7 @@ fn a_pool_whose_mbufs_are_in_software_rings_says_so() {
     empty.ledger = vec![ledger(0, 0)];
     let row = &mut empty.ledger[0];
     (row.common, row.cached, row.held, row.rings) = (0, 31, 452, 12_000);
-    let text = text(&fleet(&[empty], &[1]), &AppScans::new());
+    let text = plain_text(&text(&fleet(&[empty], &[1]), &AppScans::new()));
     assert!(
         text.starts_with(
             "empty: 12,000 of 16,383 mbufs of mb_pool are in software rings: their consumers"
@@ -264,7 +265,7 @@ fn lost_mbufs_of_stock_apps_are_told_by_pool_and_group() {
         ("mixed", scan(vec![judged])),
     ];
     let scans = scans.map(|(name, scan)| (name.to_owned(), scan)).into();
-    assert_snapshot!(text(&fleet, &scans));
+    assert_snapshot!(plain_text(&text(&fleet, &scans)));
     let json = serde_json::to_value(Document::of(&fleet, &scans)).unwrap();
     assert_eq!((&json["apps"][3]["leaks"], &json["leaks"]), (&true.into(), &true.into()));
     assert_eq!(json["apps"][3]["scan_summary"]["pools"][0]["groups"][1]["conversations"], 4);

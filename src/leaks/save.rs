@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use pmdscope_files::{Directory, FileMode};
+use pmdscope_render::plain_text;
 use pmdscope_telemetry::FleetState;
 
 use super::scan::AppScans;
@@ -26,7 +27,8 @@ pub(super) fn write(args: &Args, dir: &Path, fleet: &FleetState, scans: &AppScan
         output::tell(&report::why_no_ledger(fleet, scans));
     }
     Directory::create(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    for (file, text) in FILES.into_iter().zip([report::text(fleet, scans), json, explained]) {
+    let found = plain_text(&report::text(fleet, scans));
+    for (file, text) in FILES.into_iter().zip([found, json, explained]) {
         let path = dir.join(file);
         pmdscope_files::write(&path, text.as_bytes(), FileMode::default())
             .with_context(|| format!("cannot write {}", path.display()))?;

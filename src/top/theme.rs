@@ -14,7 +14,7 @@ pub(super) struct ThemeArg {
     /// truecolor-light for a light one. colorblind needs neither red nor green; it is for a dark
     /// background. Default: theme in [top] of the configuration file, else ansi; mono if the
     /// environment variable `NO_COLOR` is not empty.
-    #[arg(long, value_name = "NAME", value_parser = palette(), hide_possible_values = true,
+    #[arg(long, value_name = "NAME", value_parser = palette_parser(), hide_possible_values = true,
           hide_short_help = true, conflicts_with = "mono")]
     theme: Option<Palette>,
 
@@ -22,18 +22,18 @@ pub(super) struct ThemeArg {
     mono: bool,
 }
 
-fn palette() -> impl TypedValueParser<Value = Palette> {
+fn palette_parser() -> impl TypedValueParser<Value = Palette> {
     PossibleValuesParser::new(Palette::ALL.map(Palette::name))
         .try_map(|name| Palette::named(&name).ok_or("no such theme"))
 }
 
 /// Looks up a variable of the environment; an empty one counts as unset.
-pub(super) fn variable(name: &str) -> Option<String> {
+pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The terminal cannot move the cursor, or it is unknown whether it can.
-pub(super) fn is_dumb(variable: impl Fn(&str) -> Option<String>) -> bool {
+pub(crate) fn is_dumb(variable: impl Fn(&str) -> Option<String>) -> bool {
     variable("TERM").is_none_or(|term| term == "dumb")
 }
 
@@ -54,21 +54,29 @@ impl ThemeArg {
             None if variable("NO_COLOR").is_some() => Palette::Mono,
             None => top.theme,
         };
-        let term = variable("TERM").unwrap_or_default();
-        let (palette, remark) = match wanted {
-            Palette::Truecolor | Palette::TruecolorLight if !has_24_bits(&term, &variable) => {
-                (Palette::Ansi, Some("COLORTERM is not truecolor"))
-            }
-            Palette::Colorblind if has_16_colors(&term) => {
-                (Palette::Mono, Some("the terminal has less than 256 colors"))
-            }
-            _ => (wanted, None),
-        };
-        let console = palette == Palette::Ansi && term == "linux";
-        let palette = if console { Palette::Console } else { palette };
+        let (palette, remark) = palette(wanted, &variable);
         let remark = remark.map(|why| format!("theme {palette} instead of {wanted}: {why}"));
         (Theme { palette, ascii: top.ascii.unwrap_or_else(|| !is_utf8(variable)) }, remark)
     }
+}
+
+/// What the terminal can show of a palette, and why it is not that one.
+pub(crate) fn palette(
+    wanted: Palette,
+    variable: impl Fn(&str) -> Option<String>,
+) -> (Palette, Option<&'static str>) {
+    let term = variable("TERM").unwrap_or_default();
+    let (palette, remark) = match wanted {
+        Palette::Truecolor | Palette::TruecolorLight if !has_24_bits(&term, &variable) => {
+            (Palette::Ansi, Some("COLORTERM is not truecolor"))
+        }
+        Palette::Colorblind if has_16_colors(&term) => {
+            (Palette::Mono, Some("the terminal has less than 256 colors"))
+        }
+        _ => (wanted, None),
+    };
+    let console = palette == Palette::Ansi && term == "linux";
+    (if console { Palette::Console } else { palette }, remark)
 }
 
 /// Terminals report this in a variable, because terminfo does not:
