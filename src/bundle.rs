@@ -211,6 +211,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .write_index(&index)
         .with_context(|| format!("cannot write {}", archive.target().display()))?;
     let target = archive.target().to_owned();
+    progress.doing(&format!("writing {}", target.display()));
     let size = archive.write(staging.path(), &name, &[index::TEXT, index::JSON])?;
     progress.tell(&summary(&target, size, missing));
     Ok(ExitCode::SUCCESS)
@@ -301,6 +302,7 @@ impl<'a> Bundle<'a> {
             commands.extend(context.recorded_findings());
         }
         for command in commands {
+            self.collector.progress.doing(&format!("collecting {}", command.part));
             // One after the other: apps may share their CPUs with us.
             self.collector.run(vec![command]);
         }

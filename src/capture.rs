@@ -23,7 +23,7 @@ use pmdscope_packets::{RunControl, filter};
 
 use self::args::Command;
 pub(crate) use self::args::{Args, Direction, explain};
-pub(crate) use self::offline::plain;
+pub(crate) use self::offline::{plain, reading};
 pub(crate) use self::signals::{control, end_in_order};
 use crate::output::{self, say};
 

@@ -21,6 +21,7 @@ use self::seen::SeenFindings;
 use crate::color::ColorArg;
 use crate::exit::FAILED;
 use crate::leaks::scan::{ScanArgs, Scanner};
+use crate::progress::Progress;
 use crate::session::{self, AppArg, XrayArg};
 use crate::source::{ReplayArg, Source};
 use crate::{duration, leaks, output};
@@ -103,10 +104,10 @@ pub(crate) struct Args {
     /// One line per finding, nothing if healthy
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
-}
 
     #[command(flatten)]
     color: ColorArg,
+}
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let scans = args.scan.then(|| Arc::new(ScanResults::default()));
@@ -115,6 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         opened => opened?,
     };
     let begun = Instant::now();
+    let mut watching = Some(progress(args, length));
     let mut seen = SeenFindings::default();
     let mut watched = WatchedTimes::default();
     let mut hot_queues = match args.replay.replay {
@@ -131,12 +133,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             hot_queues.update(&source);
         }
         if let (Some(scans), None) = (&scans, &scanning) {
-            scanning = Some(scan(leaks::apps_to_scan(&source), scans.clone()));
+            scanning = Some(scan(leaks::apps_to_scan(&source), scans.clone(), args.quiet));
         }
-        if begun.elapsed() >= length && scanning.as_ref().is_none_or(JoinHandle::is_finished) {
+        if begun.elapsed() < length {
+            continue;
+        }
+        // From now on, scans are waited for.
+        drop(watching.take());
+        if scanning.as_ref().is_none_or(JoinHandle::is_finished) {
             break;
         }
     }
+    drop(watching);
     let unscanned = match scanning {
         Some(scanning) => finish(scanning, &mut source, &mut seen)?,
         None => Vec::new(),
@@ -163,9 +171,17 @@ fn open(args: &Args, scans: Option<Arc<ScanResults>>) -> Result<(Source, Duratio
     if let Some(player) = args.replay.player(&args.app)? {
         return Ok((Source::whole(player, &args.app), Duration::MAX));
     }
+    let _starting = args.interrupts.then(|| Progress::begin("waiting for bpftrace", args.quiet));
     let source = if args.interrupts { Source::traced } else { Source::host };
     let source = source(&args.app, args.xray, SAMPLING_INTERVAL, scans)?;
     Ok((source, Duration::from_secs(args.seconds)))
+}
+
+fn progress(args: &Args, length: Duration) -> Progress {
+    match &args.replay.replay {
+        Some(path) => Progress::begin(&format!("reading {}", path.display()), args.quiet),
+        None => Progress::watch(&format!("watching {}", args.app.text()), length, args.quiet),
+    }
 }
 
 /// Reports that the named app does not run, which is a finding as any other.
@@ -221,6 +237,7 @@ fn tell_notes(args: &Args, source: &Source) {
 }
 
 fn print(args: &Args, verdict: &CheckDocument<'_>, fleet: &FleetState) -> Result<()> {
+    let color = args.color.color(&args.app.config)?;
     if args.json {
         output::print_json(verdict)?;
     } else if args.quiet {
@@ -232,12 +249,16 @@ fn print(args: &Args, verdict: &CheckDocument<'_>, fleet: &FleetState) -> Result
 }
 
 /// Scans these apps in a thread of its own, which returns why some could not be scanned.
-fn scan(apps: Vec<DiscoveredApp>, results: Arc<ScanResults>) -> JoinHandle<Vec<(String, String)>> {
-    thread::spawn(move || Scanner::new(ScanArgs::default()).scan_into(&apps, &results))
+fn scan(
+    apps: Vec<DiscoveredApp>,
+    results: Arc<ScanResults>,
+    quiet: bool,
+) -> JoinHandle<Vec<(String, String)>> {
+    let mut scanner = Scanner::new(ScanArgs::default()).quiet(quiet);
+    thread::spawn(move || scanner.scan_into(&apps, &results))
 }
 
 /// Prints the document of no app, where one was asked for.
-    let color = args.color.color(&args.app.config)?;
 pub(crate) fn print_empty(args: &Args) -> Result<()> {
     if args.json {
         output::print_json(&CheckDocument::empty(&FleetState::default()))?;

@@ -5,6 +5,7 @@ use pmdscope_render::{Palette, TextColor, Tone};
 
 use crate::config::{ConfigArg, ConfigError};
 use crate::output::StandardOutput;
+use crate::terminal;
 use crate::top::theme::{is_dumb, palette, variable};
 
 /// What tones look like.
@@ -63,6 +64,12 @@ impl ColorArg {
 }
 
 impl Color {
+    /// What tones look like on standard error.
+    pub(crate) fn of_stderr() -> Self {
+        let has_colors = terminal::is_on_stderr() && allows(variable);
+        if has_colors { Self::Of(palette(Palette::default(), variable).0) } else { Self::Never }
+    }
+
     /// A text of this tone. Only the escape sequences are ours: the text must be harmless.
     pub(crate) fn paint(self, text: &str, tone: Tone) -> String {
         match self {

@@ -13,6 +13,7 @@ use crate::bundle::{HOST_TREE, open};
 use crate::color::ColorArg;
 use crate::exit::{FAILED, Usage};
 use crate::output;
+use crate::progress::Progress;
 use crate::session::{self, AppArg};
 
 /// Check host and apps for deployment mistakes
@@ -97,15 +98,16 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
 
     #[command(flatten)]
     color: ColorArg,
+}
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let baseline = args.compare.as_deref().map(Baseline::load).transpose()?;
     let mut settings = args.app.settings()?;
     session::xray_unless(args.no_xray, &mut settings);
+    let progress = Progress::begin("checking host and apps", false);
     // Kept until the report is printed.
     let bundle = args.root.as_deref().filter(|root| open::is_bundle(root));
     let unpacked = bundle.map(|bundle| open::unpack(bundle, HOST_TREE)).transpose()?;
@@ -120,6 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let of = Examination { apps, cpus: args.cpus.clone(), baseline };
     let (report, facts) = examine(&tree, &of);
+    drop(progress);
     if args.json {
         output::print_json(&report)?;
     } else if args.fix_script {

@@ -21,8 +21,9 @@ use self::rounds::Rounds;
 use crate::color::ColorArg;
 use crate::number::whole;
 use crate::output::StandardOutput;
+use crate::progress::Progress;
 use crate::session::{self, AppArg};
-use crate::{capture, duration, output, terminal};
+use crate::{capture, duration, output};
 
 /// How often apps are asked while bpftrace starts.
 const START_STEP: Duration = Duration::from_millis(100);
@@ -100,10 +101,10 @@ pub(crate) struct Args {
     /// Count from /proc, without bpftrace
     #[arg(long)]
     no_bpf: bool,
-}
 
     #[command(flatten)]
     color: ColorArg,
+}
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let options =
@@ -141,6 +142,8 @@ fn report(
     let mut rounds = Rounds::new(fleet, tracer);
     let (begun, mut left) = (Instant::now(), args.reports());
     let mut next = begun;
+    let progress =
+        args.watched(left).map(|length| Progress::watch("watching lcores", length, false));
     let mut read = true;
     while read && left != Some(0) {
         next += args.interval;
@@ -156,6 +159,7 @@ fn report(
             break;
         }
     }
+    drop(progress);
     tracer.stop();
     fleet.sample(ROUND_TIMEOUT);
     rounds.finish(fleet, tracer);
@@ -173,6 +177,13 @@ impl Args {
         let endless = self.length.is_some() || self.events || StandardOutput::is_terminal();
         self.n.or(if endless { None } else { Some(1) })
     }
+
+    /// How long so many reports take, or less; `None` for no end.
+    fn watched(&self, reports: Option<u64>) -> Option<Duration> {
+        let reports = reports.map(|reports| u32::try_from(reports).unwrap_or(u32::MAX));
+        let taken = reports.map(|reports| self.interval.saturating_mul(reports));
+        taken.into_iter().chain(self.length).min()
+    }
 }
 
 /// Waits until all poll threads are traced, or it is known that they cannot be; false when told to end.
@@ -182,7 +193,7 @@ impl Args {
 /// When no thread polls.
 fn wait_for_probes(fleet: &mut Fleet, tracer: &Tracer, control: &RunControl) -> Result<bool> {
     let begun = Instant::now();
-    let mut told = false;
+    let progress = Progress::begin("looking for threads that poll", false);
     loop {
         fleet.sample(ROUND_TIMEOUT);
         let polls = tracer.poll_threads();
@@ -199,14 +210,14 @@ fn wait_for_probes(fleet: &mut Fleet, tracer: &Tracer, control: &RunControl) -> 
             output::tell("bpftrace has not attached its probes yet: numbers begin when it has");
             break;
         }
-        if polls > 0 && !told && terminal::is_on_stderr() {
-            output::tell("bpftrace attaches its probes, which takes some seconds");
-            told = true;
+        if polls > 0 {
+            progress.say("waiting until bpftrace has attached its probes");
         }
         if !sleep_until(Instant::now() + START_STEP, control) {
             return Ok(false);
         }
     }
+    drop(progress);
     for (app, tracing) in rounds::tracings(fleet) {
         if tracing.method == TracingMethod::Proc {
             output::tell(&format!("{app}: not traced: {}", tracing.missing.join("; ")));

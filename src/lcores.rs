@@ -13,6 +13,7 @@ use pmdscope_telemetry::FleetState;
 use crate::color::ColorArg;
 use crate::exit::{FAILED, Usage};
 use crate::number::whole;
+use crate::progress::Progress;
 use crate::session::{self, AppArg};
 use crate::source::Source;
 use crate::{duration, output};
@@ -91,10 +92,10 @@ pub(crate) struct Args {
     /// Print stacks as flame-graph tools read them
     #[arg(long, requires = "profile", conflicts_with = "json")]
     folded: bool,
-}
 
     #[command(flatten)]
     color: ColorArg,
+}
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(hz) = args.profile {
@@ -104,6 +105,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let reports = args.reports(interval)?;
     let mut source = Source::live(&args.app, interval)?;
     source.prepare();
+    let length = interval.saturating_mul(u32::try_from(reports).unwrap_or(u32::MAX));
+    let progress = Progress::watch(&format!("watching {}", args.app.text()), length, false);
     let mut lcores = 0;
     for _ in 0..reports {
         source.advance()?;
@@ -112,6 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             break;
         }
     }
+    drop(progress);
     session::tell_silent(source.fleet());
     Ok(if lcores > 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }

@@ -28,6 +28,7 @@ use crate::color::ColorArg;
 use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::StandardOutput;
+use crate::progress::Progress;
 use crate::session::{AppArg, XrayArg};
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{duration, output};
@@ -143,10 +144,10 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     scan: ScanArgs,
-}
 
     #[command(flatten)]
     color: ColorArg,
+}
 
 impl Args {
     /// Whether the memory of apps is scanned.
@@ -210,12 +211,15 @@ fn running(args: &Args, mut source: Source) -> Result<ExitCode> {
     let mut rounds = if args.explain.is_some() { 1 } else { samples(source.fleet()) };
     loop {
         let apps = if args.scans() { apps_to_scan(&source) } else { Vec::new() };
+        let length = args.interval.saturating_mul(rounds.saturating_sub(1));
+        let progress = Progress::watch("watching mempools for a trend", length, false);
         // The trend needs samples anyway.
         let scans = thread::scope(|scope| {
             let scanning = scope.spawn(|| scanner.scan_all(&apps));
             for _ in 1..rounds {
                 source.advance()?;
             }
+            drop(progress);
             scanning.join().map_err(|_| anyhow!("the scan failed, which is a bug of pmdscope"))
         })?;
         let read = print(args, source.fleet(), &scans)?;

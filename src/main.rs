@@ -32,6 +32,7 @@ mod memory;
 mod netstat;
 mod number;
 mod output;
+mod progress;
 mod record;
 mod sampling;
 mod sandbox;

@@ -18,6 +18,7 @@ use rustix::termios::{Winsize, tcgetwinsize};
 
 use crate::color::Color;
 use crate::config::ConfigError;
+use crate::progress;
 
 /// Characters of text of several lines.
 const LINES: [char; 2] = ['\n', '\t'];
@@ -151,7 +152,8 @@ pub(crate) struct StandardOutput;
 impl Write for StandardOutput {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let clean = harmless(&String::from_utf8_lossy(text), &LINES);
-        stdout().write_all(clean.as_bytes()).map(|()| text.len())
+        let print = || stdout().write_all(clean.as_bytes());
+        progress::making_room(Self::is_terminal, print).map(|()| text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -211,8 +213,11 @@ fn escaped_json(json: &str) -> String {
 }
 
 fn write(text: &str) -> Result<bool> {
-    let mut out = stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    let print = || {
+        let mut out = stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    };
+    match progress::making_room(StandardOutput::is_terminal, print) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         other => other.map(|()| true).context("cannot write to standard output"),
     }
@@ -221,6 +226,11 @@ fn write(text: &str) -> Result<bool> {
 /// Writes to standard error what is harmless already, in one piece, so that lines of several threads
 /// do not mix. A closed terminal is not an error.
 pub(crate) fn write_error(text: &str) {
+    progress::making_room(|| true, || draw(text));
+}
+
+/// Draws the line of progress on standard error, harmless and in one piece, for [`progress`] alone.
+pub(crate) fn draw(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
@@ -236,6 +246,8 @@ fn stderr() -> io::Stderr {
 
 #[cfg(test)]
 mod tests {
+    use pmdscope_render::{Palette, Tone};
+
     use super::*;
 
     #[test]
@@ -246,8 +258,6 @@ mod tests {
         assert!(json.contains("é日") && json.contains("\\u202e\\udb40\\udc41"), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), evil);
     }
-    use pmdscope_render::{Palette, Tone};
-
 
     #[test]
     fn only_escape_sequences_of_ours_are_printed() {

@@ -36,6 +36,11 @@ impl AppArg {
         start(self, &self.settings()?)
     }
 
+    /// The chosen app in a sentence, or all.
+    pub(crate) fn text(&self) -> &str {
+        self.app.as_deref().unwrap_or("all apps")
+    }
+
     /// Where apps are looked for, and how they are judged.
     ///
     /// # Errors

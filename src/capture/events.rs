@@ -8,7 +8,8 @@ use pmdscope_packets::file::FileEvent;
 
 use super::args::EventFilter;
 use super::report;
-use crate::terminal::{self, ProgressLine};
+use crate::progress::StatusLine;
+use crate::terminal;
 
 /// Time between checks whether it must end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -46,7 +47,7 @@ impl EventPrinter {
 /// What the end waits for: a line that is updated on a terminal, and one line elsewhere.
 #[derive(Debug, Default)]
 struct WaitingLine {
-    line: ProgressLine,
+    line: StatusLine,
     told: bool,
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::bail;
 use pmdscope_packets::read::{
@@ -16,7 +18,8 @@ use super::destination::{self, Destination};
 use super::events::EventPrinter;
 use super::{privileges, report, say};
 use crate::bundle::open::{bundle_of, capture_files};
-use crate::output;
+use crate::output::{self, StandardOutput};
+use crate::progress::Progress;
 
 /// Moves the packets of files to where they are wanted.
 pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow::Result<ExitCode> {
@@ -46,6 +49,9 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     };
     let shown = !args.count_only && (args.files.write.is_none() || args.files.print);
     let several = shown && have_several_interfaces(&inputs, &control.stop);
+    // Packets on the terminal show themselves how far it is.
+    let progress =
+        reading(&inputs, control, args.quiet || (shown && StandardOutput::is_terminal()));
     let replay = FileReplay::open_named(inputs, settings, control).map_err(plain)?;
     if !args.quiet {
         started(&files, &replay.interfaces().collect::<Vec<_>>());
@@ -56,6 +62,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
         Destination::of_files(args, replay.begin_ns(), several, control)?;
     let events = EventPrinter::start(events, args.event_filter());
     let report = replay.run(&mut *target, &mut |report| say(report::replayed(report)));
+    drop(progress);
     drop(target);
     drop(events);
     if args.count_only {
@@ -69,6 +76,20 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
         None => Ok(ExitCode::SUCCESS),
         Some(failure) => Err(plain(failure)),
     }
+}
+
+/// The progress of a replay of files.
+pub(crate) fn reading(files: &[CaptureFile], control: &RunControl, quiet: bool) -> Progress {
+    let what = match files {
+        [file] if file.merged.is_empty() => {
+            let name = Path::new(&file.name);
+            format!("reading {}", name.file_name().unwrap_or(name.as_os_str()).display())
+        }
+        _ => "reading capture files".to_owned(),
+    };
+    let total = files.iter().map(CaptureFile::disk_bytes).sum();
+    let read = Arc::clone(&control.bytes_read);
+    Progress::read(&what, total, move || read.load(Ordering::Relaxed), quiet)
 }
 
 fn started(names: &[String], interfaces: &[&CaptureInterface]) {

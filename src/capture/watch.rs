@@ -16,8 +16,9 @@ use super::args::{Args, EventFilter};
 use super::events::EventPrinter;
 use super::report;
 use super::status::{self, Status};
-use crate::output::StandardOutput;
-use crate::terminal::{self, ProgressLine};
+use crate::output::{self, StandardOutput};
+use crate::progress::StatusLine;
+use crate::terminal;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub(super) struct CaptureProgress {
     budget: Option<CpuBudget>,
     status: Status,
     since: Instant,
-    line: ProgressLine,
+    line: StatusLine,
     told: Option<u64>,
     /// Shortest history of the recorder that was warned of.
     short: Option<Duration>,
@@ -75,7 +76,7 @@ impl CaptureProgress {
             budget,
             status: Status::default(),
             since: Instant::now(),
-            line: ProgressLine::default(),
+            line: StatusLine::default(),
             told: None,
             short: None,
             waited: None,
@@ -98,13 +99,12 @@ impl CaptureProgress {
         let Some(held) = status.least_held() else { return };
         if self.short.is_none_or(|warned| held < warned / 2) {
             self.short = Some(held);
-            self.line.say(report::short_history(status, held));
+            output::say(report::short_history(status, held));
         }
     }
 
     fn tell_files(&mut self) {
         for event in self.events.iter().flat_map(Receiver::try_iter) {
-            self.line.clear();
             report::file(&event, self.filter);
         }
     }
@@ -122,12 +122,12 @@ impl CaptureObserver for CaptureProgress {
                 "; waiting for it to restart and to admit {user} (--exit-with-app stops here)"
             ),
         };
-        self.line.say(format_args!("pmdscope: {app} has ended{next}"));
+        output::say(format_args!("pmdscope: {app} has ended{next}"));
     }
 
     fn returned(&mut self, app: &str) {
         if !self.quiet {
-            self.line.say(format_args!("pmdscope: {app} is back; its packets go to a new section"));
+            output::say(format_args!("pmdscope: {app} is back; its packets go to a new section"));
         }
     }
 
@@ -157,7 +157,7 @@ impl CaptureObserver for CaptureProgress {
     }
 
     fn asked(&mut self, report: &CaptureReport) {
-        self.line.say(report::at_once(report, self.recorder.as_deref()));
+        output::say(report::at_once(report, self.recorder.as_deref()));
     }
 
     fn ending(&mut self) {

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use super::{Args, profile_text};
 use crate::exit::FAILED;
+use crate::progress::Progress;
 use crate::record::stop_signal;
 use crate::{output, session};
 
@@ -113,6 +114,7 @@ pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
     session::tell_silent(&fleet.state);
     let mut running = start(&fleet.state, hz)?;
     let until = Instant::now() + length;
+    let progress = Progress::watch(&format!("profiling {}", args.app.text()), length, false);
     while Instant::now() < until && !running.iter().all(|app| app.profiler.has_ended()) {
         let next = until.min(Instant::now() + READ_INTERVAL);
         let stopped = stop.wait(next).context("cannot wait")?;
@@ -123,7 +125,10 @@ pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
             break;
         }
     }
+    drop(progress);
+    let progress = Progress::begin("looking up functions", false);
     let document = finish(running, &mut fleet, hz);
+    drop(progress);
     let sampled = document.lcores().any(|(_, lcore)| lcore.profile.samples > 0);
     if args.json {
         output::print_json(&document)?;

@@ -208,7 +208,7 @@ mod tests {
     use std::sync::Arc;
 
     use insta::assert_snapshot;
-    use pmdscope_render::{Theme, table_text};
+    use pmdscope_render::{Theme, table_lines, table_text};
     use pmdscope_telemetry::FleetEvent;
     use pmdscope_telemetry::model::{LcoreRates, StillThread, ThreadRates};
     use pmdscope_telemetry::sample::{LcoreSample, LibrarySample, Sample, ThreadSample};
@@ -284,6 +284,15 @@ mod tests {
     #[test]
     fn what_is_unknown_of_a_stock_app_is_a_dash() {
         assert_snapshot!(text(&fleet()));
+    }
+
+    #[test]
+    fn values_beyond_their_limits_are_warnings() {
+        let lines = table_lines(&table(&fleet()), None, Theme::default());
+        let spans = lines.iter().flat_map(|line| &line.spans);
+        let warned = spans.filter(|span| span.tone == Tone::Warn);
+        let warned: Vec<_> = warned.map(|span| span.text.trim()).collect();
+        assert_eq!(warned, ["!1.8%", "!3.5", "!3", "!1.8%", "!3.5"]);
     }
 
     #[test]

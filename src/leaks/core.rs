@@ -14,6 +14,7 @@ use pmdscope_xray::{
 
 use super::scan::{AppScan, AppScans, ScanArgs, Scanner};
 use super::{Args, lost_packets, print, verdict_of_scan};
+use crate::progress::Progress;
 
 /// Reports what a core file contains.
 pub(super) fn run(args: &Args, path: &Path) -> Result<ExitCode> {
@@ -52,7 +53,9 @@ fn scan(name: &str, core: &Arc<CoreMemory>) -> Result<AppScan> {
         None => anyhow!(error).context(format!("cannot find the mempools of {name}")),
     };
     let memory: Arc<dyn Memory> = core.clone();
+    let progress = Progress::begin(&format!("looking for the mempools of {name}"), false);
     let target = XrayTarget::open_memory(memory).map_err(failed)?;
+    drop(progress);
     let judge = |report: &mut ScanReport| {
         for pool in &mut report.pools {
             hold_in_registers(pool, core.threads());

@@ -265,7 +265,11 @@ fn lost_mbufs_of_stock_apps_are_told_by_pool_and_group() {
         ("mixed", scan(vec![judged])),
     ];
     let scans = scans.map(|(name, scan)| (name.to_owned(), scan)).into();
-    assert_snapshot!(plain_text(&text(&fleet, &scans)));
+    let lines = text(&fleet, &scans);
+    assert_snapshot!(plain_text(&lines));
+    let bad = lines.iter().flat_map(|line| &line.spans).filter(|span| span.tone == Tone::Bad);
+    assert_eq!(bad.map(|span| span.text.trim()).collect::<Vec<_>>(), ["!22", "!18"]);
+    assert!(lines[0].spans.iter().any(|span| span.tone == Tone::Label), "{:?}", lines[0]);
     let json = serde_json::to_value(Document::of(&fleet, &scans)).unwrap();
     assert_eq!((&json["apps"][3]["leaks"], &json["leaks"]), (&true.into(), &true.into()));
     assert_eq!(json["apps"][3]["scan_summary"]["pools"][0]["groups"][1]["conversations"], 4);

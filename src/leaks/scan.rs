@@ -3,22 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use pmdscope_render::number::{bytes, percent};
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::sample::{LostGroupSample, PoolScanSample, ScanSample};
 use pmdscope_telemetry::{ScanResults, rate, realtime_ns};
 use pmdscope_xray::{
-    LostMbuf, PoolScan, Progress, ReadBudget, ScanReport, ScanSettings, XrayError, XrayTarget,
+    LostMbuf, PoolScan, ReadBudget, ScanReport, ScanSettings, XrayError, XrayTarget,
     leave_polled_cpus,
 };
 
 use super::groups::{self, LostGroup, LostPacket};
 use crate::duration;
 use crate::number::whole;
-use crate::terminal::{self, ProgressLine};
-
-/// How long a scan takes before its progress is shown.
-const PROGRESS_DELAY: Duration = Duration::from_secs(1);
+use crate::progress::Progress;
 
 /// The limit of a scan of an app that does not move.
 const STANDS_STILL: &str = "the app does not answer; if it is stopped, mbufs that only registers of its \
@@ -84,6 +80,8 @@ pub(super) type AppScans = BTreeMap<String, Result<AppScan, String>>;
 #[derive(Debug)]
 pub(crate) struct Scanner {
     args: ScanArgs,
+    /// Without progress.
+    quiet: bool,
     /// What the last scan found, by app and pool.
     before: BTreeMap<(String, String), LostBefore>,
 }
@@ -117,7 +115,12 @@ pub(super) fn is_readable(app: &DiscoveredApp) -> bool {
 
 impl Scanner {
     pub(crate) fn new(args: ScanArgs) -> Self {
-        Self { args, before: BTreeMap::new() }
+        Self { args, quiet: false, before: BTreeMap::new() }
+    }
+
+    /// Shows no progress if that is true.
+    pub(crate) fn quiet(self, quiet: bool) -> Self {
+        Self { quiet, ..self }
     }
 
     /// One app after the other.
@@ -204,11 +207,11 @@ impl Scanner {
         target: XrayTarget,
         judge: impl FnOnce(&mut ScanReport),
     ) -> Result<AppScan, XrayError> {
-        let mut shown = ShownProgress::new(app);
-        let settings = self.args.settings();
-        let scanned = pmdscope_xray::scan(&target, &settings, &mut |now| shown.show(now));
-        shown.line.clear();
-        let mut report = scanned?;
+        let progress = Progress::read_in_steps(&scan_text(1, app), self.quiet);
+        let mut report = pmdscope_xray::scan(&target, &self.args.settings(), &mut |now| {
+            progress.say_read(&scan_text(now.scan, app), now.done_bytes, now.total_bytes);
+        })?;
+        drop(progress);
         judge(&mut report);
         let rates: Vec<_> =
             report.pools.iter_mut().map(|pool| self.compare(app, pool, Instant::now())).collect();
@@ -242,32 +245,8 @@ impl Scanner {
     }
 }
 
-/// A progress line on a terminal, of scans that take a while.
-struct ShownProgress<'a> {
-    app: &'a str,
-    begun: Instant,
-    line: ProgressLine,
-    on_terminal: bool,
-}
-
-impl<'a> ShownProgress<'a> {
-    fn new(app: &'a str) -> Self {
-        let on_terminal = terminal::is_on_stderr();
-        Self { app, begun: Instant::now(), line: ProgressLine::default(), on_terminal }
-    }
-
-    fn show(&mut self, progress: Progress) {
-        if self.on_terminal && self.begun.elapsed() >= PROGRESS_DELAY {
-            self.line.show(&progress_text(self.app, progress));
-        }
-    }
-}
-
-fn progress_text(app: &str, progress: Progress) -> String {
-    let Progress { scan, done_bytes, total_bytes } = progress;
-    let ratio = if total_bytes > 0 { done_bytes as f64 / total_bytes as f64 } else { 1.0 };
-    let (ratio, total) = (percent(ratio), bytes(total_bytes));
-    format!("scan {scan} of the memory of {app}: {ratio} of {total}")
+fn scan_text(scan: u32, app: &str) -> String {
+    format!("scan {scan} of the memory of {app}")
 }
 
 /// What is recorded of a scan.
@@ -338,11 +317,5 @@ mod tests {
         let mut third = pool(1, &[(0x2000, 1_500)]);
         assert_eq!(scanner.compare("other", &mut third, later), None);
         assert_eq!(scanner.compare("app", &mut third, later + Duration::from_secs(1)), None);
-    }
-
-    #[test]
-    fn progress_is_told_in_percent() {
-        let progress = Progress { scan: 2, done_bytes: 1 << 29, total_bytes: 1 << 30 };
-        assert_eq!(progress_text("fwd", progress), "scan 2 of the memory of fwd: 50% of 1.0 GiB");
     }
 }

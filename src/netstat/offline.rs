@@ -53,11 +53,13 @@ fn count(
     export: Option<IpfixExport>,
 ) -> Result<(ReportData, Option<ReplayError>)> {
     let files = capture_files(&args.read)?;
+    let progress = capture::reading(&files, control, false);
     let replay = FileReplay::open_named(files, settings(args), control).map_err(capture::plain)?;
     let (mut table, latest) = FlowTable::new(args.table(export));
     let report = replay.run(&mut table, &mut |report| {
         output::tell(&format!("{} read", plural(report.read, "packet")));
     });
+    drop(progress);
     let data = ReportData {
         snapshot: Some(latest.get()),
         losses: PacketLosses { undirected: report.undirected, ..PacketLosses::default() },

@@ -8,7 +8,8 @@ use pmdscope_recording::RecordingTotals;
 use pmdscope_render::number;
 use pmdscope_telemetry::discover::UnreadableWarning;
 
-use crate::terminal::{self, ProgressLine};
+use crate::output;
+use crate::progress::StatusLine;
 
 /// Time between two lines.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
@@ -16,8 +17,7 @@ const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 /// Writes to standard error.
 pub(super) struct RecordingProgress {
     quiet: bool,
-    terminal: bool,
-    line: ProgressLine,
+    line: StatusLine,
     begun: Instant,
     /// When the line was drawn last.
     shown: Option<Instant>,
@@ -29,8 +29,7 @@ impl RecordingProgress {
     pub(super) fn new(quiet: bool) -> Self {
         Self {
             quiet,
-            terminal: terminal::is_on_stderr(),
-            line: ProgressLine::default(),
+            line: StatusLine::default(),
             begun: Instant::now(),
             shown: None,
             waiting: None,
@@ -51,7 +50,7 @@ impl RecordingProgress {
             }
         }
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= REDRAW_INTERVAL);
-        if self.terminal && !self.quiet && due {
+        if !self.quiet && due {
             self.shown = Some(Instant::now());
             self.line.show(&line(self.begun.elapsed(), totals));
         }
@@ -60,19 +59,20 @@ impl RecordingProgress {
     /// Reports which directories cannot be read, whenever they change: apps in them are missing.
     pub(super) fn warn_of_unreadable(&mut self, dirs: &[PathBuf]) {
         if let Some(text) = self.unreadable.update(dirs) {
-            self.line.say(&text);
+            output::say(text);
         }
     }
 
     /// Reports what was recorded.
     pub(super) fn end(&mut self, totals: &RecordingTotals) {
+        self.line.clear();
         let text = summary(self.begun.elapsed(), totals);
         self.say(&text);
     }
 
-    fn say(&mut self, text: &str) {
+    fn say(&self, text: &str) {
         if !self.quiet {
-            self.line.say(text);
+            output::say(text);
         }
     }
 }

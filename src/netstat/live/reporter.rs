@@ -8,7 +8,7 @@ use anyhow::Result;
 use pmdscope_flows::LatestSnapshot;
 use pmdscope_flows::ipfix::ExportStatus;
 use pmdscope_packets::RunControl;
-use pmdscope_render::number::{count, seconds};
+use pmdscope_render::number::count;
 use pmdscope_telemetry::Thresholds;
 
 use super::SharedState;
@@ -20,7 +20,7 @@ use crate::netstat::report_layout::ReportLayout;
 use crate::netstat::resolver::NameResolver;
 use crate::netstat::{ipfix, show};
 use crate::output;
-use crate::terminal::{self, ProgressLine};
+use crate::progress::Progress;
 
 /// Time between two checks of the state of the capture.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ pub(in crate::netstat) struct LiveReporter<'a> {
     export: Option<ExportStatus>,
     thresholds: Thresholds,
     names: Option<NameResolver>,
-    line: ProgressLine,
+    progress: Option<Progress>,
     begun: Instant,
     /// Time of the last report.
     shown_ns: u64,
@@ -56,7 +56,9 @@ impl<'a> LiveReporter<'a> {
         export: Option<ExportStatus>,
     ) -> Result<Self> {
         let (thresholds, names) = (args.thresholds()?, args.resolver()?);
-        let (line, begun) = (ProgressLine::default(), Instant::now());
+        let begun = Instant::now();
+        // Reports of -c show themselves how far it is.
+        let progress = (!args.continuous).then(|| progress(args.watch(export.is_some())));
         Ok(Self {
             args,
             control,
@@ -67,7 +69,7 @@ impl<'a> LiveReporter<'a> {
             export,
             thresholds,
             names,
-            line,
+            progress,
             begun,
             shown_ns: 0,
             read: true,
@@ -80,7 +82,7 @@ impl<'a> LiveReporter<'a> {
         if result.is_err() || !self.read {
             self.control.stop.store(true, Ordering::Relaxed);
         }
-        self.line.clear();
+        self.progress = None;
         result.map(|()| self)
     }
 
@@ -93,7 +95,7 @@ impl<'a> LiveReporter<'a> {
             let stops = self.control.stop.load(Ordering::Relaxed);
             if !self.args.continuous {
                 next = Instant::now() + POLL_INTERVAL;
-                self.progress();
+                self.say_progress();
             } else if Instant::now() >= next && self.has_news() && !stops {
                 next = (next + self.args.interval()).max(Instant::now());
                 self.read = self.show()?;
@@ -110,7 +112,6 @@ impl<'a> LiveReporter<'a> {
     /// The last report.
     pub(in crate::netstat) fn close(mut self) -> Result<()> {
         self.tell();
-        self.line.clear();
         if self.read {
             self.show()?;
         }
@@ -157,26 +158,28 @@ impl<'a> LiveReporter<'a> {
         let notices = self.shared.with(|state| std::mem::take(&mut state.notices));
         let collectors = self.export.as_ref().map(ExportStatus::notices).unwrap_or_default();
         for line in notices.into_iter().chain(collectors) {
-            self.line.tell(&line);
+            output::tell(&line);
         }
     }
 
-    /// Draws the progress, on a terminal.
-    fn progress(&mut self) {
-        if !terminal::is_on_stderr() {
-            return;
+    fn say_progress(&self) {
+        let Some(progress) = &self.progress else { return };
+        match &self.export {
+            Some(status) => progress.say(&ipfix::line(status)),
+            None => {
+                let snapshot = self.latest.get();
+                let flows = count(snapshot.flows.len() as u64);
+                let packets = count(snapshot.total.packets);
+                progress.say(&format!("{packets} packets, {flows} conversations"));
+            }
         }
-        let text = match &self.export {
-            Some(status) => ipfix::line(status),
-            None => self.so_far(),
-        };
-        self.line.show(&text);
     }
+}
 
-    fn so_far(&self) -> String {
-        let snapshot = self.latest.get();
-        let elapsed = self.begun.elapsed().as_secs_f64();
-        let (packets, flows) = (count(snapshot.total.packets), count(snapshot.flows.len() as u64));
-        format!("{}: {packets} packets, {flows} conversations", seconds(elapsed))
+/// Of a capture for so long, or until it is stopped.
+fn progress(length: Option<Duration>) -> Progress {
+    match length {
+        Some(length) => Progress::watch("counting packets", length, false),
+        None => Progress::begin("counting packets", false),
     }
 }
