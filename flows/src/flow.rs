@@ -74,26 +74,72 @@ pub struct IcmpKind {
     pub code: u8,
 }
 
+impl Tunnel {
+    /// Names of all kinds of tunnels.
+    pub const KINDS: [&'static str; 17] = [
+        "vxlan",
+        "vxlan-gpe",
+        "geneve",
+        "gre",
+        "erspan",
+        "pppoe",
+        "gtp-u",
+        "ipip",
+        "mpls",
+        "nsh",
+        "teredo",
+        "etherip",
+        "l2tp",
+        "pptp",
+        "gue",
+        "trill",
+        "pbb",
+    ];
+
+    /// Name of its kind.
+    pub fn kind(self) -> &'static str {
+        let at = match self {
+            Self::Vxlan(_) => 0,
+            Self::VxlanGpe(_) => 1,
+            Self::Geneve(_) => 2,
+            Self::Gre(_) => 3,
+            Self::Erspan(_) => 4,
+            Self::Pppoe(_) => 5,
+            Self::GtpU => 6,
+            Self::Ipip => 7,
+            Self::Mpls => 8,
+            Self::Nsh => 9,
+            Self::Teredo => 10,
+            Self::EtherIp => 11,
+            Self::L2tp => 12,
+            Self::Pptp => 13,
+            Self::Gue => 14,
+            Self::Trill => 15,
+            Self::Pbb(_) => 16,
+        };
+        Self::KINDS[at]
+    }
+
+    /// Its number, if its kind has one.
+    pub fn id(self) -> Option<u32> {
+        match self {
+            Self::Vxlan(id)
+            | Self::VxlanGpe(id)
+            | Self::Geneve(id)
+            | Self::Gre(id)
+            | Self::Erspan(id)
+            | Self::Pppoe(id)
+            | Self::Pbb(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Vxlan(id) => write!(f, "vxlan {id}"),
-            Self::VxlanGpe(id) => write!(f, "vxlan-gpe {id}"),
-            Self::Geneve(id) => write!(f, "geneve {id}"),
-            Self::Gre(id) => write!(f, "gre {id}"),
-            Self::Erspan(id) => write!(f, "erspan {id}"),
-            Self::Pppoe(id) => write!(f, "pppoe {id}"),
-            Self::GtpU => f.write_str("gtp-u"),
-            Self::Ipip => f.write_str("ipip"),
-            Self::Mpls => f.write_str("mpls"),
-            Self::Nsh => f.write_str("nsh"),
-            Self::Teredo => f.write_str("teredo"),
-            Self::EtherIp => f.write_str("etherip"),
-            Self::L2tp => f.write_str("l2tp"),
-            Self::Pptp => f.write_str("pptp"),
-            Self::Gue => f.write_str("gue"),
-            Self::Trill => f.write_str("trill"),
-            Self::Pbb(id) => write!(f, "pbb {id}"),
+        match self.id() {
+            Some(id) => write!(f, "{} {id}", self.kind()),
+            None => f.write_str(self.kind()),
         }
     }
 }

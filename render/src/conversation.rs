@@ -1,7 +1,8 @@
 //! Conversations as text: endpoints, protocols, states, flags, queues and rates.
 
 use pmdscope_flows::{
-    Flow, FlowEndpoint, FlowPlace, FlowSnapshot, IcmpKind, PacketCounts, TcpState, standard_error,
+    Flow, FlowEndpoint, FlowPlace, FlowSnapshot, IcmpKind, PacketCounts, TcpState, protocol_name,
+    standard_error,
 };
 
 use crate::number::UNKNOWN;
@@ -16,26 +17,7 @@ pub fn endpoint(end: FlowEndpoint) -> String {
 
 /// Name of an IP protocol, or its number.
 pub fn protocol(number: u8) -> String {
-    let name = match number {
-        1 => "icmp",
-        2 => "igmp",
-        4 => "ipip",
-        6 => "tcp",
-        17 => "udp",
-        41 => "ipv6",
-        47 => "gre",
-        50 => "esp",
-        51 => "ah",
-        58 => "icmp6",
-        88 => "eigrp",
-        89 => "ospf",
-        103 => "pim",
-        112 => "vrrp",
-        132 => "sctp",
-        136 => "udplite",
-        other => return other.to_string(),
-    };
-    name.to_owned()
+    protocol_name(number).map_or_else(|| number.to_string(), str::to_owned)
 }
 
 /// As `ss` calls it; `-` where there is none.
