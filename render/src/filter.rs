@@ -1,35 +1,48 @@
-//! Which rows of tables a user wants to see: `word`, `/expression/`, `column:word`, `column>1k`, and
-//! each of them with `!` before it.
+//! Which rows of tables a user wants to see: `word`, `/expression/`, `column:word`, `column>1k`, of
+//! conversations also `dport :443` as in ss(8); with `and`, `or`, `not` and parentheses.
 //!
 //! A filter is parsed once, [`RowFilter::bind`] looks up its columns once per table.
 
+mod conversation_term;
 mod quantity;
 
 use std::fmt;
 
+use pmdscope_flows::Flow;
+use pmdscope_flows::filter::{Expression, FilterSyntaxError, Parsed, mistake};
 use regex::{Regex, RegexBuilder};
 
+use self::conversation_term::ConversationTerm;
 use self::quantity::Quantity;
 use crate::table::{Column, ColumnNumber, TableRow, TextTable, plain};
 
 /// Most bytes of a compiled regular expression, and of what it keeps while it is matched.
 const REGEX_BYTES: usize = 1 << 18;
 
-/// What rows must match: all terms of it.
+/// What rows must match.
 #[derive(Clone, Debug, Default)]
 pub struct RowFilter {
-    terms: Vec<FilterTerm>,
+    /// As it was typed.
+    text: String,
+    terms: Expression<FilterTerm>,
 }
 
 #[derive(Clone, Debug)]
-struct FilterTerm {
-    negated: bool,
+enum FilterTerm {
+    /// What cells must have.
+    Cells(CellTerm),
+    /// What conversations must be.
+    Conversation(ConversationTerm),
+}
+
+#[derive(Clone, Debug)]
+struct CellTerm {
     column: Option<String>,
-    test: TermTest,
+    test: CellTest,
 }
 
 #[derive(Clone, Debug)]
-enum TermTest {
+enum CellTest {
     /// In lower case.
     Word {
         word: String,
@@ -72,34 +85,42 @@ impl Comparison {
 /// Why a filter is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterError {
-    /// A regular expression without an end.
-    Unclosed,
-    /// An invalid regular expression, and why.
-    Pattern(String),
-    /// A value that is compared, and is not a number.
-    NoNumber(String),
+    /// It has a mistake.
+    Syntax(FilterSyntaxError),
     /// No table has such a column.
     UnknownColumn(String),
     /// A column of words.
     Words(&'static str),
     /// A column that is compared with a number of another unit, and what it is.
     Unit(&'static str, &'static str),
+    /// Only conversations have this.
+    OnlyConversations(&'static str),
 }
 
 impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unclosed => write!(f, "the regular expression has no / at its end"),
-            Self::Pattern(reason) => write!(f, "regular expression: {reason}"),
-            Self::NoNumber(text) => write!(f, "no number: '{text}'"),
+            // The cursor is there.
+            Self::Syntax(error) => f.write_str(error.reason()),
             Self::UnknownColumn(name) => write!(f, "no column '{name}' on this page"),
             Self::Words(title) => write!(f, "{title} has words: use a colon"),
             Self::Unit(title, wanted) => write!(f, "{title} is {wanted}"),
+            Self::OnlyConversations(word) => write!(f, "only conversations have '{word}'"),
         }
     }
 }
 
 impl std::error::Error for FilterError {}
+
+impl FilterError {
+    /// In words, with the place of the mistake.
+    pub fn with_place(&self) -> String {
+        match self {
+            Self::Syntax(error) => error.to_string(),
+            other => other.to_string(),
+        }
+    }
+}
 
 impl RowFilter {
     /// Parses the typed text.
@@ -107,81 +128,105 @@ impl RowFilter {
     /// # Errors
     /// Which part of it means nothing.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        let mut terms = Vec::new();
-        let mut rest = text.trim_start();
-        while !rest.is_empty() {
-            let (term, after) = FilterTerm::parse(rest)?;
-            terms.extend(term);
-            rest = after.trim_start();
-        }
-        Ok(Self { terms })
+        let terms = Expression::parse(text, FilterTerm::parse).map_err(FilterError::Syntax)?;
+        Ok(Self { text: text.to_owned(), terms })
     }
 
-    /// Whether the tables with such columns have those that it names, and numbers in the units that
-    /// it compares with.
+    /// Whether these tables have the columns that it names, with numbers in the units that it compares with,
+    /// and conversations if it is about them.
     ///
     /// # Errors
     /// The first that no table has.
-    pub fn check(&self, tables: &[&[Column]]) -> Result<(), FilterError> {
-        self.terms.iter().try_for_each(|term| term.check(tables))
+    pub fn check(&self, tables: &[TextTable]) -> Result<(), FilterError> {
+        self.terms.tests().into_iter().try_for_each(|term| match term {
+            FilterTerm::Cells(term) => term.check(tables),
+            FilterTerm::Conversation(term) => term.check(&self.text, tables),
+        })
     }
 
     /// The filter for the rows of one table.
     pub fn bind(&self, columns: &[Column]) -> TableFilter<'_> {
-        TableFilter {
-            terms: self.terms.iter().map(|term| (term.negated, term.bind(columns))).collect(),
-        }
+        let terms = self.terms.map(&|term| match term {
+            FilterTerm::Cells(term) => term.bind(columns),
+            FilterTerm::Conversation(term) => BoundTerm::Conversation(term),
+        });
+        TableFilter { terms }
     }
 }
 
 impl FilterTerm {
-    /// The first term of `typed`, `None` for one that has no effect yet; and what follows.
-    fn parse(typed: &str) -> Result<(Option<Self>, &str), FilterError> {
-        let body = typed.trim_start_matches('!');
-        let negated = (typed.len() - body.len()) % 2 == 1;
-        let end = body.find(char::is_whitespace).unwrap_or(body.len());
-        let word = &body[..end];
+    fn parse(input: &mut &str) -> Parsed<Self> {
+        match ConversationTerm::parse(input) {
+            Some(term) => Ok(Self::Conversation(term)),
+            None => CellTerm::parse(input).map(Self::Cells),
+        }
+    }
+}
+
+/// Length of the word at the beginning: up to a blank, or to a parenthesis that is not opened in it.
+fn word_length(text: &str) -> usize {
+    let mut open = 0_usize;
+    let ends = |letter: char| match letter {
+        '(' => {
+            open += 1;
+            false
+        }
+        ')' if open > 0 => {
+            open -= 1;
+            false
+        }
+        letter => letter == ')' || letter.is_whitespace(),
+    };
+    text.find(ends).unwrap_or(text.len())
+}
+
+impl CellTerm {
+    fn parse(input: &mut &str) -> Parsed<Self> {
+        let body = *input;
+        let (word, rest) = body.split_at(word_length(body));
+        if matches!(word, "" | "and" | "or" | "&" | "&&" | "|" | "||") {
+            return mistake(input, "expected a word, /expression/, column:word or column>number");
+        }
         let operator =
             word.find([':', '<', '>', '=']).filter(|at| *at > 0 && !word.starts_with('/'));
         let column = operator.map(|at| word[..at].to_owned());
         let value = operator.map_or(0, |at| at + usize::from(word[at..].starts_with(':')));
-        if body[value..].starts_with('/') {
-            let (pattern, rest) = expression(&body[value + 1..])?;
-            let test = TermTest::Pattern(pattern);
-            return Ok((Some(Self { negated, column, test }), rest));
+        if let Some(pattern) = body[value..].strip_prefix('/') {
+            *input = pattern;
+            return Ok(Self { column, test: CellTest::Pattern(expression(input)?) });
         }
-        let rest = &body[end..];
+        *input = rest;
         let compared = Comparison::ALL
             .iter()
             .find(|(sign, _)| column.is_some() && word[value..].starts_with(sign));
         let test = match compared {
-            _ if word.is_empty() => return Ok((None, rest)),
             Some((sign, comparison)) => {
                 let number = &word[value + sign.len()..];
-                let quantity = Quantity::parse(number)
-                    .ok_or_else(|| FilterError::NoNumber(number.to_owned()))?;
-                TermTest::Compare(*comparison, quantity)
+                let Some(quantity) = Quantity::parse(number) else {
+                    return mistake(&body[value + sign.len()..], format!("no number: '{number}'"));
+                };
+                CellTest::Compare(*comparison, quantity)
             }
             None => {
-                TermTest::Word { word: word[value..].to_lowercase(), whole: word.to_lowercase() }
+                CellTest::Word { word: word[value..].to_lowercase(), whole: word.to_lowercase() }
             }
         };
-        Ok((Some(Self { negated, column, test }), rest))
+        Ok(Self { column, test })
     }
 
-    fn check(&self, tables: &[&[Column]]) -> Result<(), FilterError> {
-        let (Some(name), false) = (&self.column, matches!(self.test, TermTest::Word { .. })) else {
+    fn check(&self, tables: &[TextTable]) -> Result<(), FilterError> {
+        let (Some(name), false) = (&self.column, matches!(self.test, CellTest::Word { .. })) else {
             return Ok(());
         };
         let mut error = FilterError::UnknownColumn(name.clone());
-        for columns in tables {
+        for columns in tables.iter().map(|table| &table.columns) {
             let Some((at, _)) = find(columns, name) else { continue };
             match &self.test {
-                TermTest::Compare(_, quantity) => match quantity.of_column(&columns[at]) {
+                CellTest::Compare(_, quantity) => match quantity.of_column(&columns[at]) {
                     Ok(_) => return Ok(()),
                     Err(reason) => error = reason,
                 },
-                TermTest::Word { .. } | TermTest::Pattern(_) => return Ok(()),
+                CellTest::Word { .. } | CellTest::Pattern(_) => return Ok(()),
             }
         }
         Err(error)
@@ -190,41 +235,46 @@ impl FilterTerm {
     fn bind(&self, columns: &[Column]) -> BoundTerm<'_> {
         let at = self.column.as_ref().map(|name| find(columns, name));
         match (&self.test, at) {
-            (TermTest::Word { word, .. }, Some(Some((at, _)))) => BoundTerm::WordIn(at, word),
-            (TermTest::Word { whole, .. }, _) => BoundTerm::Word(whole),
-            (TermTest::Pattern(pattern), None) => BoundTerm::Pattern(pattern),
-            (TermTest::Pattern(pattern), Some(Some((at, _)))) => BoundTerm::PatternIn(at, pattern),
-            (TermTest::Compare(comparison, quantity), Some(Some((at, which)))) => {
+            (CellTest::Word { word, .. }, Some(Some((at, _)))) => BoundTerm::WordIn(at, word),
+            (CellTest::Word { whole, .. }, _) => BoundTerm::Word(whole),
+            (CellTest::Pattern(pattern), None) => BoundTerm::Pattern(pattern),
+            (CellTest::Pattern(pattern), Some(Some((at, _)))) => BoundTerm::PatternIn(at, pattern),
+            (CellTest::Compare(comparison, quantity), Some(Some((at, which)))) => {
                 match quantity.of_column(&columns[at]) {
                     Ok(number) => BoundTerm::Compare(at, which, *comparison, number * which.factor),
                     Err(_) => BoundTerm::Never,
                 }
             }
-            (TermTest::Pattern(_) | TermTest::Compare(..), _) => BoundTerm::Never,
+            (CellTest::Pattern(_) | CellTest::Compare(..), _) => BoundTerm::Never,
         }
     }
 }
 
-/// A regular expression behind its first `/`, and what follows its last: the one before a space.
-fn expression(text: &str) -> Result<(Regex, &str), FilterError> {
+/// A regular expression up to its last `/`: the one before a blank or a parenthesis.
+fn expression(input: &mut &str) -> Parsed<Regex> {
+    let text = *input;
+    let ends = |letter: char| letter.is_whitespace() || letter == ')';
     let mut escaped = false;
     let mut end = None;
     for (at, letter) in text.char_indices() {
         let rest = &text[at + letter.len_utf8()..];
-        if letter == '/' && !escaped && rest.chars().next().is_none_or(char::is_whitespace) {
+        if letter == '/' && !escaped && rest.chars().next().is_none_or(ends) {
             end = Some((at, rest));
             break;
         }
         escaped = letter == '\\' && !escaped;
     }
-    let (end, rest) = end.ok_or(FilterError::Unclosed)?;
+    let Some((end, rest)) = end else {
+        return mistake("", "the regular expression has no / at its end");
+    };
     let pattern = &text[..end];
+    *input = rest;
     let regex = RegexBuilder::new(pattern)
         .case_insensitive(!has_capital(pattern))
         .size_limit(REGEX_BYTES)
         .dfa_size_limit(REGEX_BYTES)
         .build();
-    Ok((regex.map_err(|error| FilterError::Pattern(reason(&error)))?, rest))
+    regex.or_else(|error| mistake(text, format!("regular expression: {}", reason(&error))))
 }
 
 /// Classes such as `\S` do not count.
@@ -285,7 +335,7 @@ fn find(columns: &[Column], name: &str) -> Option<(usize, ColumnNumber)> {
 /// A filter of the rows of one table.
 #[derive(Debug)]
 pub struct TableFilter<'a> {
-    terms: Vec<(bool, BoundTerm<'a>)>,
+    terms: Expression<BoundTerm<'a>>,
 }
 
 #[derive(Debug)]
@@ -295,46 +345,60 @@ enum BoundTerm<'a> {
     Pattern(&'a Regex),
     PatternIn(usize, &'a Regex),
     Compare(usize, ColumnNumber, Comparison, f64),
+    Conversation(&'a ConversationTerm),
     /// The table has no such column.
     Never,
 }
 
 impl TableFilter<'_> {
-    /// The row matches all terms.
+    /// The row matches.
     pub fn passes(&self, row: &TableRow) -> bool {
-        self.terms.iter().all(|(negated, term)| term.passes(row, *negated))
+        self.terms.holds(&mut |term| term.passes(row, None)) == Some(true)
+    }
+
+    /// The row matches, which is of this conversation of an app.
+    pub fn passes_conversation(&self, row: &TableRow, app: &str, flow: &Flow) -> bool {
+        self.terms.holds(&mut |term| term.passes(row, Some((app, flow)))) == Some(true)
     }
 }
 
+/// One of the texts of a row has a word, which is in lower case.
+fn has_word(row: &TableRow, word: &str) -> bool {
+    any_text(row, &|text| text.to_lowercase().contains(word))
+}
+
+fn any_text(row: &TableRow, holds: &dyn Fn(&str) -> bool) -> bool {
+    row.cells.iter().map(|cell| &cell.text).chain(&row.notes).any(|text| holds(text))
+}
+
 impl BoundTerm<'_> {
-    fn passes(&self, row: &TableRow, negated: bool) -> bool {
+    /// `None` if that is unknown: an unknown value is neither more nor less.
+    fn passes(&self, row: &TableRow, conversation: Option<(&str, &Flow)>) -> Option<bool> {
         let text = |at: usize| row.cells.get(at).map_or("", |cell| cell.text.as_str());
-        let anywhere = |holds: &dyn Fn(&str) -> bool| {
-            row.cells.iter().map(|cell| &cell.text).chain(&row.notes).any(|text| holds(text))
-        };
-        let matches = match self {
-            Self::Word(word) => anywhere(&|text| text.to_lowercase().contains(word)),
+        Some(match self {
+            Self::Word(word) => has_word(row, word),
             Self::WordIn(at, word) => text(*at).to_lowercase().contains(word),
-            Self::Pattern(pattern) => anywhere(&|text| pattern.is_match(text)),
+            Self::Pattern(pattern) => any_text(row, &|text| pattern.is_match(text)),
             Self::PatternIn(at, pattern) => pattern.is_match(text(*at)),
             Self::Compare(at, which, comparison, number) => {
-                let Some(value) = row.cells.get(*at).and_then(|cell| cell.number_of(*which)) else {
-                    // An unknown value is neither more nor less.
-                    return false;
-                };
-                comparison.holds(value, *number)
+                comparison.holds(row.cells.get(*at)?.number_of(*which)?, *number)
             }
-            Self::Never => return false,
-        };
-        matches != negated
+            Self::Conversation(term) => match conversation {
+                Some((app, flow)) => term.holds(app, flow)?,
+                None => term.is_in(row),
+            },
+            Self::Never => return None,
+        })
     }
 }
 
 impl TextTable {
-    /// Keeps the rows that match.
+    /// Keeps the rows that match. Those of conversations were filtered as they were made.
     pub fn filter(&mut self, filter: &RowFilter) {
-        let filter = filter.bind(&self.columns);
-        self.rows.retain(|row| filter.passes(row));
+        if !self.of_conversations {
+            let filter = filter.bind(&self.columns);
+            self.rows.retain(|row| filter.passes(row));
+        }
     }
 }
 

@@ -48,12 +48,15 @@ pub struct TextTable {
     pub rows: Vec<TableRow>,
     /// What the table does not show, and why.
     pub notes: Vec<String>,
+    /// Rows are conversations, and were filtered as they were made.
+    pub of_conversations: bool,
 }
 
 impl TextTable {
     /// An empty table.
     pub fn new(title: &'static str, columns: Vec<Column>) -> Self {
-        Self { title, remark: String::new(), columns, rows: Vec::new(), notes: Vec::new() }
+        let (remark, rows, notes) = (String::new(), Vec::new(), Vec::new());
+        Self { title, remark, columns, rows, notes, of_conversations: false }
     }
 
     /// Adds a row.

@@ -144,6 +144,21 @@ fn the_largest_conversations_are_shown_and_a_filter_finds_the_others() {
     assert!(text(120, 24, &view, &fleet).contains(":4000"));
     view.filter = crate::state::ViewFilter::of("remote::17");
     assert_eq!(tables::shown(&view, &fleet)[1].rows.len(), 111);
+    for (filter, rows) in [
+        ("dport :17", 1),
+        ("dport < 100 and not (dport = 17 or dport ge 90)", 88),
+        ("app reflector dport 17 or remote::4000", 2),
+        ("app testpmd", 0),
+    ] {
+        view.filter = crate::state::ViewFilter::of(filter);
+        assert_eq!(tables::shown(&view, &fleet)[1].rows.len(), rows, "{filter}");
+    }
+    view.filter = crate::state::ViewFilter::of("state lost");
+    let screen = text(120, 24, &view, &fleet);
+    assert!(screen.contains("no state 'lost': established, syn-sent"), "{screen}");
+    (view.tab, view.filter) = (PageTab::Ports, crate::state::ViewFilter::of("dport 17"));
+    let screen = text(120, 24, &view, &fleet);
+    assert!(screen.contains("only conversations have 'dport'"), "{screen}");
 }
 
 #[test]

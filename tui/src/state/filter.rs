@@ -1,6 +1,6 @@
 //! The filter of the tables: what was typed, and as much of it as is valid.
 
-use pmdscope_render::{Column, FilterError, RowFilter, TextTable};
+use pmdscope_render::{FilterError, RowFilter, TextTable};
 
 /// Longest filter, bytes.
 const LENGTH_MAX: usize = 200;
@@ -36,7 +36,7 @@ impl ViewFilter {
         filter
             .problem
             .as_ref()
-            .map_or_else(|| Ok(filter.clone()), |problem| Err(problem.to_string()))
+            .map_or_else(|| Ok(filter.clone()), |problem| Err(problem.with_place()))
     }
 
     /// As it was typed.
@@ -61,7 +61,7 @@ impl ViewFilter {
 
     /// Why it matches no row of these tables, whatever is in them.
     pub(crate) fn problem_in(&self, tables: &[TextTable]) -> Option<FilterError> {
-        self.rows.check(&columns(tables)).err()
+        self.rows.check(tables).err()
     }
 
     /// Adds a letter.
@@ -83,7 +83,7 @@ impl ViewFilter {
     fn understand(&mut self, tables: &[TextTable]) {
         let valid = |text: &str| {
             let rows = RowFilter::parse(text)?;
-            rows.check(&columns(tables)).map(|()| rows)
+            rows.check(tables).map(|()| rows)
         };
         match valid(&self.text) {
             Ok(rows) => (self.rows, self.problem) = (rows, None),
@@ -94,8 +94,4 @@ impl ViewFilter {
             }
         }
     }
-}
-
-fn columns(tables: &[TextTable]) -> Vec<&[Column]> {
-    tables.iter().map(|table| table.columns.as_slice()).collect()
 }

@@ -267,14 +267,17 @@ fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
         fields.iter().map(|(column, _)| column.counting(mode)).collect(),
     );
     table.remark = remark(traffic, view);
-    let rows = talks.iter().map(|talk| TableRow {
-        subject: talk.subject(),
-        cells: fields.iter().map(|(column, cell)| cell(talk).counting(column, mode)).collect(),
-        stale: talk.tap.access == CaptureAccess::Ended,
-        notes: Vec::new(),
-    });
+    table.of_conversations = true;
     let filter = view.filter.rows().bind(&table.columns);
-    let rows = rows.filter(|row| filter.passes(row));
+    let rows = talks.iter().filter_map(|talk| {
+        let row = TableRow {
+            subject: talk.subject(),
+            cells: fields.iter().map(|(column, cell)| cell(talk).counting(column, mode)).collect(),
+            stale: talk.tap.access == CaptureAccess::Ended,
+            notes: Vec::new(),
+        };
+        filter.passes_conversation(&row, &talk.tap.app, talk.flow).then_some(row)
+    });
     table.rows = rows.take(ROWS).collect();
     note_rows(&mut table, talks.len());
     note_other(&mut table, traffic);
