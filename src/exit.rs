@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use pmdscope_bypass::BypassError;
 use pmdscope_export::ServeError;
+use pmdscope_flows::filter::FilterSyntaxError;
 use pmdscope_packets::SinkError;
 use pmdscope_packets::filter::PacketFilterError;
 
@@ -43,5 +44,6 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || bypass
         || error.is::<Usage>()
         || error.is::<PacketFilterError>()
+        || error.is::<FilterSyntaxError>()
         || error.is::<ConfigError>()
 }

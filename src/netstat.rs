@@ -23,7 +23,7 @@ mod statistics;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 pub(crate) use self::args::Args;
 use self::args::ReportView;
@@ -36,6 +36,8 @@ use crate::{capture, output};
 /// Shows what the command line asks for.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     args.check()?;
+    // Refused before anything is captured.
+    args.asked().context("the filter of conversations is wrong")?;
     let control = capture::control(false)?;
     if args.reads_files() && args.continuous {
         follow::run(args, &control)

@@ -68,6 +68,43 @@ fn a_file_is_shown_as_text_and_as_json() {
 }
 
 #[test]
+fn filters_of_tcpdump_and_of_ss_stand_beside_each_other() {
+    let dir = scratch(20);
+    let shown = |line: &str| {
+        let output = run(&dir, line);
+        assert!(output.status.success(), "{line}: {output:?}");
+        text(&output.stdout)
+    };
+    let rows = |text: &str| text.lines().filter(|line| line.starts_with("udp ")).count();
+    // In a file without directions, the local end sent the first packet.
+    let by_ss = shown("-r in.pcap sport >= 1034 and dport = :53");
+    assert_eq!(rows(&by_ss), 10, "{by_ss}");
+    assert!(by_ss.contains("10 conversations that do not match: not shown"), "{by_ss}");
+    assert!(by_ss.contains("total: 20 packets"), "{by_ss}");
+    let by_tcpdump = shown("-r in.pcap udp src portrange 1024-1026");
+    assert_eq!(rows(&by_tcpdump), 3, "{by_tcpdump}");
+    assert!(by_tcpdump.contains("total: 3 packets"), "{by_tcpdump}");
+    let both = shown("-r in.pcap --where sport!=1025 udp src portrange 1024-1026");
+    assert_eq!((rows(&both), both.contains("total: 3 packets")), (2, true), "{both}");
+    let json: Value =
+        serde_json::from_str(&shown("-r in.pcap --json --where=sport<1029&src=10/8")).unwrap();
+    assert_eq!(json["flows"].as_array().unwrap().len(), 5);
+    let listeners = shown("-l -r in.pcap --where dport=53");
+    assert_eq!(rows(&listeners), 1, "{listeners}");
+
+    for (line, said) in [
+        ("-r in.pcap --where sport=:7x", "at character 7: no service '7x'"),
+        ("-r in.pcap --where sport", "at character 6, the end: expected a port"),
+        ("-r in.pcap state established und", "at character 19: expected src, dst"),
+        ("-s -r in.pcap dport 53", "use one of tcpdump"),
+    ] {
+        let output = run(&dir, line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {output:?}");
+        assert!(text(&output.stderr).contains(said), "{line}: {output:?}");
+    }
+}
+
+#[test]
 fn a_pipe_is_read_to_its_end() {
     let dir = scratch(0);
     let mut command = netstat(&dir, "-l -r - udp src portrange 1024-1033");

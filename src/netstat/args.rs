@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use pmdscope_flows::filter::{FilterSyntaxError, FlowFilter};
 use pmdscope_flows::{CAPACITY, FlowTableSettings};
 use pmdscope_telemetry::Thresholds;
 
@@ -68,7 +69,8 @@ pub(super) enum ConversationSort {
 }
 
 /// Options about rows, of which only conversations and listeners have many.
-const ROW_OPTIONS: [&str; 9] = ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp"];
+const ROW_OPTIONS: [&str; 10] =
+    ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp", "asked"];
 /// Options about packets and times, which do not apply to counters of ports.
 const PACKET_OPTIONS: [&str; 8] =
     ["seconds", "direction", "sample", "cpu_budget", "flows", "outer", "no_pdump", "force_pdump"];
@@ -78,7 +80,10 @@ Examples:
   pmdscope netstat                        conversations, counted for two seconds
   pmdscope netstat -a fwd -c              one app, updated every second until ^C
   pmdscope netstat --for 30s --sort rate -N 10 udp port 53
-                                          the ten fastest that match a filter
+                                          the ten fastest that match a filter of tcpdump
+  pmdscope netstat state established and dport = :443
+  pmdscope netstat --where 'dst [2001:db8::/32]:443 or vlan 42'
+                                          those that match a filter of ss
   pmdscope netstat --sample 1 --json      JSON, without sampling
   pmdscope netstat -i                     port counters of all apps
   pmdscope netstat --queues --port fwd:0  RSS balance, and the flows of a hot queue
@@ -105,9 +110,11 @@ Exit status: 0 ok, 1 failed or no app can be captured from, 2 wrong usage or con
 /// estimates, shown with their standard error.
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
-#[command(after_help = "EXPRESSION: see pcap-filter(7). All options: pmdscope netstat --help", after_long_help = EXAMPLES)]
+#[command(after_help = "EXPRESSION: pcap-filter(7), --where FILTER: ss(8). All: pmdscope netstat --help", after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Packet filter, see pcap-filter(7)
+    ///
+    /// With sport, dport, state or exclude it is a filter of ss(8), as that of --where.
     #[arg(value_name = "EXPRESSION", hide_short_help = true)]
     filter: Vec<String>,
 
@@ -310,6 +317,16 @@ impl Args {
         if self.replays() && about_packets {
             return Err(Usage("a recording has no packets: leave out --port and the filter"));
         }
+        let has_rows = matches!(self.view(), ReportView::Conversations | ReportView::Listen);
+        if self.positional_of_ss().is_some() && !has_rows {
+            return Err(Usage(
+                "a filter of ss selects conversations, which this view has not: use one of tcpdump, such as \
+                 'udp port 53'",
+            ));
+        }
+        if self.positional_of_ss().is_some() && self.row_filter.asked.is_some() {
+            return Err(Usage("two filters of ss: join them by 'and' in --where"));
+        }
         if self.cpu_budget.is_some() && self.sample != SamplingMode::Auto {
             return Err(Usage("--cpu-budget needs --sample auto"));
         }
@@ -352,9 +369,24 @@ impl Args {
         self.replay.replay.is_some()
     }
 
-    /// The filter expression.
+    /// The filter of packets.
     pub(super) fn expression(&self) -> String {
-        self.filter.join(" ")
+        Some(self.filter.join(" ")).filter(|text| !FlowFilter::is_of_ss(text)).unwrap_or_default()
+    }
+
+    fn positional_of_ss(&self) -> Option<String> {
+        Some(self.filter.join(" ")).filter(|text| FlowFilter::is_of_ss(text))
+    }
+
+    /// The filter of conversations, by --where or in place of that of packets.
+    ///
+    /// # Errors
+    ///
+    /// When the latter is wrong.
+    pub(super) fn asked(&self) -> Result<Option<FlowFilter>, FilterSyntaxError> {
+        let positional = self.positional_of_ss();
+        let positional = positional.map(|text| FlowFilter::parse(&text)).transpose()?;
+        Ok(positional.or_else(|| self.row_filter.asked.clone()))
     }
 
     /// How long to look; `None` until stopped, as an export does by default.

@@ -20,8 +20,8 @@ pub(super) fn chosen<'a>(
     data: &ReportData,
     snapshot: &'a FlowSnapshot,
 ) -> Vec<&'a Flow> {
-    let mut flows =
-        snapshot.flows.iter().filter(|flow| args.row_filter.takes(flow)).collect::<Vec<_>>();
+    let shown = snapshot.flows.iter().filter(|flow| data.shows(args, snapshot, flow));
+    let mut flows = shown.collect::<Vec<_>>();
     flows.sort_by(|a, b| {
         let order = order(args.sort, data, snapshot, a, b);
         let order = if args.reverse { order.reverse() } else { order };
@@ -182,10 +182,11 @@ fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usi
         let more = plural(rest.len() as u64, "more conversation");
         notes.push(format!("{more}: {} (--all shows all)", sum(rest)));
     }
-    let other_kinds = snapshot.flows.len() - flows.len();
-    if other_kinds > 0 {
-        let kinds = plural(other_kinds as u64, "conversation");
-        notes.push(format!("{kinds} of other protocols: not shown"));
+    let others = snapshot.flows.len() - flows.len();
+    if others > 0 {
+        let others = plural(others as u64, "conversation");
+        let why = if data.asked.is_some() { "that do not match" } else { "of other protocols" };
+        notes.push(format!("{others} {why}: not shown"));
     }
     let errors = flows.iter().map(|flow| flow.icmp_errors).sum::<u64>();
     if errors > 0 {

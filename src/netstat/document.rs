@@ -38,7 +38,7 @@ pub(crate) struct NetstatDocument<'a> {
     /// Listening ports, those with most received packets first; only in the view `listen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     listeners: Option<Vec<ListeningPort<'a>>>,
-    /// Number of conversations with an unknown listening end; only in the view `listen`.
+    /// Number of conversations of which nothing tells the end that listens; only in the view `listen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     undecided: Option<u64>,
     /// Packets by protocol; only in the view `statistics`.
@@ -236,7 +236,7 @@ fn document<'a>(
         flows.map(|flow| conversation(data, snapshot, flow)).collect()
     };
     let counters = data.counters.as_ref();
-    let mut listeners = shows(ReportView::Listen).then(|| listen::all(args, snapshot));
+    let mut listeners = shows(ReportView::Listen).then(|| listen::all(args, data, snapshot));
     if let Some((all, rows)) = listeners.as_mut().zip(args.rows()) {
         all.ports.truncate(rows);
     }

@@ -128,10 +128,14 @@ fn key(flow: &Flow, local: FlowEndpoint) -> ListeningKey {
 }
 
 /// All ports that receive.
-pub(super) fn all<'a>(args: &Args, snapshot: &'a FlowSnapshot) -> ListeningPorts<'a> {
+pub(super) fn all<'a>(
+    args: &Args,
+    data: &ReportData,
+    snapshot: &'a FlowSnapshot,
+) -> ListeningPorts<'a> {
     let mut found = BTreeMap::new();
     let mut open = Vec::new();
-    for flow in snapshot.flows.iter().filter(|flow| args.row_filter.takes(flow)) {
+    for flow in snapshot.flows.iter().filter(|flow| data.shows(args, snapshot, flow)) {
         match verdict(flow) {
             OpenerVerdict::Receives(end) => add(&mut found, snapshot, flow, end, false),
             OpenerVerdict::Asks => {}
@@ -238,7 +242,7 @@ pub(super) fn text(args: &Args, data: &ReportData, layout: &ReportLayout) -> Str
     ];
     let mut table = TextTable::new("Listeners", columns);
     let snapshot = data.counted();
-    let ListeningPorts { ports, undecided } = all(args, &snapshot);
+    let ListeningPorts { ports, undecided } = all(args, data, &snapshot);
     let shown = layout.rows(ports.len());
     data.look_up(ports[..shown].iter().map(|listener| (listener.number, listener.local)));
     for listener in &ports[..shown] {

@@ -64,6 +64,7 @@ fn count(
         snapshot: Some(latest.get()),
         losses: PacketLosses { undirected: report.undirected, ..PacketLosses::default() },
         filtered: !args.expression().is_empty(),
+        asked: args.asked()?,
         thresholds: args.thresholds()?,
         names: args.resolver()?,
         ..ReportData::default()

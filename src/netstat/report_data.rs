@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pmdscope_capture::CaptureReport;
+use pmdscope_flows::filter::FlowFilter;
 use pmdscope_flows::{Flow, FlowEndpoint, FlowSnapshot, PacketCounts};
 use pmdscope_render::conversation::{self, TrafficRate};
 use pmdscope_render::number::plural;
@@ -12,6 +13,7 @@ use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{FleetState, Thresholds};
 use serde::Serialize;
 
+use super::args::Args;
 use super::resolver::NameResolver;
 use crate::attach::peek::PeekCoverage;
 use crate::attach::transport;
@@ -41,6 +43,8 @@ pub(super) struct ReportData {
     pub(super) ports: Option<Vec<(String, u16)>>,
     /// Packets were chosen by a filter, which counters do not know.
     pub(super) filtered: bool,
+    /// Which conversations are shown; `None` is all.
+    pub(super) asked: Option<FlowFilter>,
     /// From when on a queue is hot.
     pub(super) thresholds: Thresholds,
     /// Names of hosts and services, if they are wanted.
@@ -136,6 +140,13 @@ impl ReportData {
     pub(super) fn includes(&self, app: &str, port: &PortSample) -> bool {
         let same = |(name, id): &(String, u16)| name == app && *id == port.id;
         self.ports.as_ref().is_none_or(|ports| ports.iter().any(same))
+    }
+
+    /// Whether a conversation is one of those that were asked for.
+    pub(super) fn shows(&self, args: &Args, snapshot: &FlowSnapshot, flow: &Flow) -> bool {
+        let asked = self.asked.as_ref();
+        args.row_filter.takes(flow)
+            && asked.is_none_or(|asked| asked.matches(app_of(snapshot, flow.app), flow))
     }
 
     /// How fast something is, by what was counted of it in all and in the last second.

@@ -45,6 +45,21 @@ fn words_behind_the_options_are_the_filter() {
 }
 
 #[test]
+fn filters_of_ss_are_about_conversations() {
+    let asked = |words| args(words).asked().map(|asked| asked.map(|filter| filter.to_string()));
+    assert_eq!(asked("udp port 53"), Ok(None));
+    for words in ["--where sport=:7", "sport = :7", "-l sport :7 -N 5", "--where=sport=7 udp"] {
+        assert_eq!(asked(words), Ok(Some("sport = :7".to_owned())), "{words}");
+    }
+    assert_eq!(args("state established dport 443").expression(), "");
+    assert_eq!(args("--where vlan udp port 53").expression(), "udp port 53");
+    let error = asked("udp and sport = :70000").unwrap_err();
+    assert_eq!(error.to_string(), "at character 17: no port 70000: the last is 65535");
+    let error = parse("--where state=open").err().unwrap().to_string();
+    assert!(error.contains("at character 7: no state 'open': established, "), "{error}");
+}
+
+#[test]
 fn the_former_name_of_port_works() {
     let queues = ["fwd:0", "fwd:1:2"];
     assert_eq!(args("--port fwd:0 --port fwd:1:2").interfaces, queues);
@@ -81,6 +96,10 @@ fn wrong_values_and_contradictions_are_refused() {
         "-i --resolve",
         "-s --resolve",
         "-s -t",
+        "-s --where tcp",
+        "-i --where tcp",
+        "--queues --where tcp",
+        "--where nothing",
         "-s -6",
         "-s --sort rx",
         "-s --reverse",
@@ -112,6 +131,9 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         ("-c 1", "-c -I TIME"),
         ("-i -r x", "leave out -r"),
         ("-i port 80", "-a names an app"),
+        ("-s sport 80", "use one of tcpdump"),
+        ("--queues state established", "use one of tcpdump"),
+        ("--where tcp sport 80", "join them by 'and'"),
         ("-i --port fwd:0", "-a names an app"),
         ("--replay x", "-r reads captured packets"),
         ("-i --ipfix 127.0.0.1:4739", "leave out -i"),

@@ -44,6 +44,16 @@ fn what_is_left_out_is_counted() {
 }
 
 #[test]
+fn a_filter_of_ss_selects_rows_and_says_how_many_are_left() {
+    let asked = pmdscope_flows::filter::FlowFilter::parse("sport :443 state established").unwrap();
+    let report = report("", &ReportData { asked: Some(asked), ..exact() });
+    assert_eq!(report.lines().filter(|line| line.starts_with("tcp")).count(), 1, "{report}");
+    assert!(report.contains("192.0.2.7:40001"), "{report}");
+    assert!(report.contains("6 conversations that do not match: not shown"), "{report}");
+    assert!(report.contains("total: 21,702 packets"), "{report}");
+}
+
+#[test]
 fn nothing_was_seen() {
     assert_snapshot!(report("", &ReportData::default()), @"total: 0 packets, 0 B in 0 conversations, 0.0s");
 }

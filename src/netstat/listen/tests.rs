@@ -42,7 +42,7 @@ fn sampled(local: (&str, u16), remote: (&str, u16)) -> Flow {
 
 fn listed(flows: Vec<Flow>) -> (Vec<(FlowEndpoint, u64)>, u64) {
     let snapshot = FlowSnapshot { flows, variance: 1, sample: 16, ..FlowSnapshot::default() };
-    let ListeningPorts { ports, undecided } = all(&args("-l"), &snapshot);
+    let ListeningPorts { ports, undecided } = all(&args("-l"), &ReportData::default(), &snapshot);
     assert!(ports.iter().all(|port| port.inferred));
     let ports = ports.iter().map(|port| (port.local, port.conversations)).collect();
     (ports, undecided.others)
@@ -85,7 +85,7 @@ fn without_directions_the_end_that_was_asked_listens() {
     udp.opener = Some(FlowEnd::Local);
     udp.unknown = SenderCounts { from_local: counts(3, 300), from_remote: counts(2, 200) };
     let snapshot = FlowSnapshot { flows: vec![udp], ..FlowSnapshot::default() };
-    let all = all(&args("-l"), &snapshot).ports;
+    let all = all(&args("-l"), &ReportData::default(), &snapshot).ports;
     let found = (all[0].local, all[0].rx.packets, all[0].tx.packets, all[0].remotes);
     assert_eq!(found, (end("10.0.0.1", 53), 3, 2, 1));
 }

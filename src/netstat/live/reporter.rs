@@ -143,6 +143,7 @@ impl<'a> LiveReporter<'a> {
                 .transpose()?,
             ports: Some(self.ports.clone()),
             filtered: !self.args.expression().is_empty(),
+            asked: self.args.asked()?,
             thresholds: self.thresholds,
             names: self.names.clone(),
         })
