@@ -1,5 +1,6 @@
 //! Local ports that receive.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -22,9 +23,12 @@ use super::report_layout::ReportLayout;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
-/// Remote ends, and ports of theirs, by which a port is taken for a listener where the opener was not
-/// seen.
+/// Remote ends, and ports of theirs, by which a port is taken for a listener where the ports do not tell.
 const SEVERAL: usize = 2;
+/// Ports of services that IANA calls system ports are below.
+const SYSTEM_PORTS: u16 = 1024;
+/// Ports that clients get from Linux begin here, those that IANA suggests are above: `ip_local_port_range`.
+const EPHEMERAL_PORTS: u16 = 32_768;
 
 /// A local port to which remote ends send.
 #[derive(Debug, Serialize)]
@@ -45,8 +49,8 @@ pub(super) struct ListeningPort<'a> {
     remotes: usize,
     /// Number of conversations with the port.
     conversations: u64,
-    /// Whether the port is listed only because of its many remote ends: the openers of its conversations were
-    /// not seen.
+    /// Whether the port is listed only because of its many remote ends: the ports of its conversations do not
+    /// tell which end serves.
     inferred: bool,
     /// Packets from remote ends.
     rx: PacketCounts,
@@ -67,7 +71,7 @@ pub(super) struct ListeningPorts<'a> {
     pub(super) undecided: UndecidedCounts,
 }
 
-/// Conversations whose opener was not seen, and cannot be inferred.
+/// Conversations of which nothing tells the end that listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct UndecidedCounts {
     tcp: u64,
@@ -88,24 +92,26 @@ enum OpenerVerdict {
     Receives(FlowEnd),
     /// None of ours.
     Asks,
-    /// Unknown: the packets that decide it were not seen.
+    /// Unknown: nothing that was seen decides it.
     Undecided,
 }
 
 fn verdict(flow: &Flow) -> OpenerVerdict {
-    if !matches!(flow.proto, TCP | UDP | SCTP) {
-        return OpenerVerdict::Asks;
+    match flow.proto {
+        TCP => of_handshake(flow),
+        UDP | SCTP => of_ports(flow),
+        _ => OpenerVerdict::Asks,
     }
-    let end = match flow.opener {
-        None => return OpenerVerdict::Undecided,
-        Some(FlowEnd::Remote) => FlowEnd::Local,
-        // In a file without directions either end may be ours.
-        Some(FlowEnd::Local) if is_undirected(flow) => FlowEnd::Remote,
-        Some(FlowEnd::Local) => return OpenerVerdict::Asks,
-    };
+}
+
+/// TCP tells the end that was asked by its flags.
+fn of_handshake(flow: &Flow) -> OpenerVerdict {
+    let Some(opener) = flow.opener else { return OpenerVerdict::Undecided };
+    let end = asked(flow, opener);
+    let OpenerVerdict::Receives(end) = end else { return end };
     let [local, remote] = flow.tcp_flags;
     let answer = if end == FlowEnd::Local { local } else { remote };
-    if flow.proto != TCP || answer & SYN != 0 {
+    if answer & SYN != 0 {
         return OpenerVerdict::Receives(end);
     }
     // Sampling may have left out the one packet that accepts.
@@ -113,6 +119,36 @@ fn verdict(flow: &Flow) -> OpenerVerdict {
         true if answer == 0 => OpenerVerdict::Undecided,
         true if answer & (ACK | RST) == ACK => OpenerVerdict::Receives(end),
         _ => OpenerVerdict::Asks,
+    }
+}
+
+/// UDP does not tell who began, and the first packet that is seen is rarely the first one: most
+/// conversations go on when a capture begins. But servers have ports of services, and clients get others.
+fn of_ports(flow: &Flow) -> OpenerVerdict {
+    let (local, remote) = (flow.local.port, flow.remote.port);
+    let class = |port| match port {
+        ..SYSTEM_PORTS => 0,
+        SYSTEM_PORTS..EPHEMERAL_PORTS => 1,
+        EPHEMERAL_PORTS.. => 2,
+    };
+    match class(local).cmp(&class(remote)) {
+        Ordering::Less => asked(flow, FlowEnd::Remote),
+        Ordering::Greater => asked(flow, FlowEnd::Local),
+        // Both ends of such protocols listen, as those of NTP and BFD do.
+        Ordering::Equal if local == remote && local < EPHEMERAL_PORTS => {
+            asked(flow, FlowEnd::Remote)
+        }
+        Ordering::Equal => OpenerVerdict::Undecided,
+    }
+}
+
+/// What the end is that the other one asks.
+fn asked(flow: &Flow, asking: FlowEnd) -> OpenerVerdict {
+    match asking {
+        FlowEnd::Remote => OpenerVerdict::Receives(FlowEnd::Local),
+        // In a file without directions either end may be ours.
+        FlowEnd::Local if is_undirected(flow) => OpenerVerdict::Receives(FlowEnd::Remote),
+        FlowEnd::Local => OpenerVerdict::Asks,
     }
 }
 
@@ -145,18 +181,25 @@ pub(super) fn all<'a>(
     let mut undecided = UndecidedCounts::default();
     let popular = popular(&open);
     for flow in open {
-        let key = key(flow, flow.local);
-        if flow.proto == TCP {
-            undecided.tcp += 1;
-        } else if !is_undirected(flow) && (found.contains_key(&key) || popular.contains(&key)) {
-            add(&mut found, snapshot, flow, FlowEnd::Local, true);
-        } else {
-            undecided.others += 1;
+        let serves = candidates(flow).find(|(_, end, _)| {
+            let key = key(flow, *end);
+            found.contains_key(&key) || popular.contains(&key)
+        });
+        match serves {
+            _ if flow.proto == TCP => undecided.tcp += 1,
+            Some((end, ..)) => add(&mut found, snapshot, flow, end, true),
+            None => undecided.others += 1,
         }
     }
     let mut ports = found.into_values().collect::<Vec<_>>();
     ports.sort_by_key(|listener| std::cmp::Reverse(listener.rx.packets));
     ListeningPorts { ports, undecided }
+}
+
+/// The ends of a conversation that may be ours, each with the other one.
+fn candidates(flow: &Flow) -> impl Iterator<Item = (FlowEnd, FlowEndpoint, FlowEndpoint)> + use<> {
+    let remote = is_undirected(flow).then_some((FlowEnd::Remote, flow.remote, flow.local));
+    std::iter::once((FlowEnd::Local, flow.local, flow.remote)).chain(remote)
 }
 
 /// Local ports that received from several remote ends with several ports, of which none talks to as
@@ -165,9 +208,15 @@ fn popular(flows: &[&Flow]) -> BTreeSet<ListeningKey> {
     let mut locals = BTreeMap::<ListeningKey, BTreeSet<FlowEndpoint>>::new();
     let mut remotes = BTreeMap::<ListeningKey, BTreeSet<FlowEndpoint>>::new();
     for flow in flows.iter().filter(|flow| flow.proto != TCP) {
-        locals.entry(key(flow, flow.remote)).or_default().insert(flow.local);
-        if flow.rx.from_remote.packets > 0 {
-            remotes.entry(key(flow, flow.local)).or_default().insert(flow.remote);
+        for (end, ours, other) in candidates(flow) {
+            locals.entry(key(flow, other)).or_default().insert(ours);
+            let received = match end {
+                FlowEnd::Local => flow.rx.from_remote.plus(flow.unknown.from_remote),
+                FlowEnd::Remote => flow.unknown.from_local,
+            };
+            if received.packets > 0 {
+                remotes.entry(key(flow, ours)).or_default().insert(other);
+            }
         }
     }
     remotes.retain(|&(app, proto, _, vlans, tunnel), ends| {
@@ -290,7 +339,7 @@ impl ListeningPort<'_> {
 fn inference(ports: u64) -> Option<String> {
     let ports = (ports > 0).then(|| plural(ports, "port"))?;
     Some(format!(
-        "{ports} listed because of several remote ends: sampling hides who sent first; use --sample 1"
+        "{ports} listed because of several remote ends: the ports do not tell which end serves"
     ))
 }
 
@@ -309,7 +358,7 @@ impl UndecidedCounts {
         if self.others > 0 {
             let others = plural(self.others, "UDP or SCTP conversation");
             notes.push(format!(
-                "{others} undecided: sampling hides which end sent first; use --sample 1"
+                "{others} undecided: neither the ports nor the number of remote ends tell which end serves"
             ));
         }
         notes

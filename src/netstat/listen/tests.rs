@@ -34,6 +34,38 @@ fn an_answer_may_have_been_left_out_by_sampling() {
     }
 }
 
+#[test]
+fn ports_tell_which_end_of_udp_serves_whoever_was_seen_first() {
+    let (local, remote) = (FlowEnd::Local, FlowEnd::Remote);
+    for (ports, expected) in [
+        ((53, 40_000), OpenerVerdict::Receives(local)),
+        ((8_125, 32_768), OpenerVerdict::Receives(local)),
+        ((53, 5_353), OpenerVerdict::Receives(local)),
+        ((123, 123), OpenerVerdict::Receives(local)),
+        ((40_000, 53), OpenerVerdict::Asks),
+        ((40_000, 32_767), OpenerVerdict::Asks),
+        ((40_000, 50_000), OpenerVerdict::Undecided),
+        ((40_000, 40_000), OpenerVerdict::Undecided),
+        ((5_000, 6_000), OpenerVerdict::Undecided),
+        ((7, 9), OpenerVerdict::Undecided),
+    ] {
+        for (proto, opener) in [(UDP, Some(remote)), (UDP, Some(local)), (SCTP, None)] {
+            let ends = (end("10.0.0.1", ports.0), end("10.0.0.2", ports.1));
+            let flow = Flow { opener, ..flow(proto, ends.0, ends.1, 5, 5) };
+            assert_eq!(verdict(&flow), expected, "{ports:?} {opener:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_of_udp_has_no_listeners_when_an_answer_is_seen_first() {
+    let asks = (40_000..40_003).map(|own| {
+        let asked = flow(UDP, end("10.0.0.1", own), end("192.0.2.1", 53), 1, 1);
+        Flow { opener: Some(FlowEnd::Remote), ..asked }
+    });
+    assert_eq!(listed(asks.collect()), (vec![], 0));
+}
+
 /// A conversation of UDP with sampled packets: the opener is unknown.
 fn sampled(local: (&str, u16), remote: (&str, u16)) -> Flow {
     let udp = flow(UDP, end(local.0, local.1), end(remote.0, remote.1), 16, 16);
@@ -51,32 +83,42 @@ fn listed(flows: Vec<Flow>) -> (Vec<(FlowEndpoint, u64)>, u64) {
 #[test]
 fn a_sampled_client_has_no_listeners() {
     let servers = ["192.0.2.1", "192.0.2.2"];
-    let own_ports = (40_000..40_071).map(|own| sampled(("10.0.0.1", own), (servers[0], 53)));
+    let own_ports = (40_000..40_071).map(|own| sampled(("10.0.0.1", own), (servers[0], 50_053)));
     assert_eq!(listed(own_ports.collect()), (vec![], 71));
     // One port of its own for several servers, and few for several services.
-    let one = servers.map(|server| sampled(("10.0.0.1", 40_000), (server, 53)));
+    let one = servers.map(|server| sampled(("10.0.0.1", 40_000), (server, 50_053)));
     assert_eq!(listed(one.to_vec()), (vec![], 2));
-    let few = (40_000..40_003)
-        .flat_map(|own| [53, 123].map(|service| sampled(("10.0.0.1", own), (servers[0], service))));
+    let few = (40_000..40_003).flat_map(|own| {
+        [50_053, 50_123].map(|service| sampled(("10.0.0.1", own), (servers[0], service)))
+    });
     assert_eq!(listed(few.collect()), (vec![], 6));
 }
 
 #[test]
 fn a_sampled_server_is_known_by_its_remotes() {
-    let clients = (40_000..40_003).map(|other| sampled(("10.0.0.1", 53), ("192.0.2.1", other)));
-    assert_eq!(listed(clients.collect()), (vec![(end("10.0.0.1", 53), 3)], 0));
+    let clients = (40_000..40_003).map(|other| sampled(("10.0.0.1", 50_053), ("192.0.2.1", other)));
+    assert_eq!(listed(clients.collect()), (vec![(end("10.0.0.1", 50_053), 3)], 0));
 }
 
 #[test]
-fn what_sampling_leaves_open_is_told_with_the_cure() {
-    let flows = vec![sampled(("10.0.0.1", 40_000), ("192.0.2.1", 53))];
+fn without_directions_the_end_of_many_serves() {
+    let asks = (1_024..1_028).map(|own| {
+        let mut asked = flow(UDP, end("10.0.0.1", own), end("10.0.0.2", 9_999), 0, 0);
+        asked.unknown.from_local = counts(2, 200);
+        asked
+    });
+    assert_eq!(listed(asks.collect()), (vec![(end("10.0.0.2", 9_999), 4)], 0));
+}
+
+#[test]
+fn what_nothing_decides_is_told() {
+    let flows = vec![sampled(("10.0.0.1", 40_000), ("192.0.2.1", 50_053))];
     let snapshot = FlowSnapshot { flows, variance: 480, sample: 16, ..FlowSnapshot::default() };
     let data =
         ReportData { snapshot: Some(std::sync::Arc::new(snapshot)), ..ReportData::default() };
     let args = args("-l");
     let text = text(&args, &data, &ReportLayout::wide(&args));
-    assert!(text.contains("1 UDP or SCTP conversation undecided: sampling"), "{text}");
-    assert!(text.contains("--sample 1"), "{text}");
+    assert!(text.contains("1 UDP or SCTP conversation undecided: neither the ports"), "{text}");
 }
 
 #[test]
