@@ -243,7 +243,7 @@ fn print(args: &Args, verdict: &CheckDocument<'_>, fleet: &FleetState) -> Result
     } else if args.quiet {
         output::print_lines(&verdict.lines(), color)?;
     } else {
-        output::print_lines(&verdict.text(fleet), color)?;
+        output::print_fitted(&verdict.text(fleet), color)?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ pub(crate) use self::apps::live_apps;
 use crate::bundle::{HOST_TREE, open};
 use crate::color::ColorArg;
 use crate::exit::{FAILED, Usage};
-use crate::output;
+use crate::output::{self, StandardOutput};
 use crate::progress::Progress;
 use crate::session::{self, AppArg};
 
@@ -128,7 +128,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else if args.fix_script {
         output::print(&report.fix_script())?;
     } else {
-        output::print_lines(&report.lines(args.verbose), args.color.color(&args.app.config)?)?;
+        let lines = report.fitted_lines(args.verbose, StandardOutput::width());
+        output::print_lines(&lines, args.color.color(&args.app.config)?)?;
     }
     if let Some(path) = &args.save {
         save(path, &facts, args.compare.is_some(), report.count(CheckStatus::Fail))?;

@@ -11,12 +11,13 @@ use anyhow::{Result, bail};
 use pmdscope_telemetry::FleetState;
 
 use crate::color::ColorArg;
+use crate::duration;
 use crate::exit::{FAILED, Usage};
 use crate::number::whole;
+use crate::output::{self, StandardOutput};
 use crate::progress::Progress;
 use crate::session::{self, AppArg};
 use crate::source::Source;
-use crate::{duration, output};
 
 /// Samples per second of a profile: a millisecond between two shows which function stalls a loop for a
 /// few milliseconds. Not 1000, since what happens a thousand times a second, such as the tick of the
@@ -135,7 +136,8 @@ fn print(args: &Args, fleet: &FleetState) -> Result<bool> {
     if args.json {
         output::print_json(&table::Document::of(fleet))
     } else {
-        output::print_table(&table::table(fleet), None, args.color.color(&args.app.config)?)
+        let (width, color) = (StandardOutput::width(), args.color.color(&args.app.config)?);
+        output::print_table(&table::table(fleet), width, color)
     }
 }
 

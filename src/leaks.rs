@@ -293,7 +293,7 @@ fn print(args: &Args, fleet: &FleetState, scans: &AppScans) -> Result<bool> {
     if args.watch && StandardOutput::is_terminal() {
         output::clear_terminal()?;
     }
-    output::print_lines(&report::text(fleet, scans), args.color.color(&args.app.config)?)
+    output::print_fitted(&report::text(fleet, scans), args.color.color(&args.app.config)?)
 }
 
 fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<bool> {
@@ -307,7 +307,7 @@ fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<b
             _ => bail!("{}", report::why_no_ledger(fleet, scans)),
         }
     }
-    let read = output::print(&text)?;
+    let read = output::print_fitted(&text)?;
     for (app, why) in scans.iter().filter_map(|(app, scan)| Some((app, scan.as_ref().err()?))) {
         output::tell(&format!("{app}: not scanned: {why}"));
     }

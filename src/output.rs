@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use pmdscope_render::number::plural;
-use pmdscope_render::{TextLine, TextSpan, TextTable, Theme, table_lines};
+use pmdscope_render::{TextLine, TextSpan, TextTable, Theme, fitted, table_lines};
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use rustix::termios::{Winsize, tcgetwinsize};
 
@@ -38,6 +38,12 @@ pub(crate) fn plain(text: &str) -> String {
 /// made harmless before.
 pub(crate) fn print_lines(lines: &[TextLine], color: Color) -> Result<bool> {
     write(&colored(lines, color))
+}
+
+/// Prints lines as [`print_lines()`] does, of which those that are longer than a line of the terminal are broken
+/// between words.
+pub(crate) fn print_fitted(lines: &[TextLine], color: Color) -> Result<bool> {
+    print_lines(&fitted(lines, StandardOutput::width()), color)
 }
 
 /// Prints a table, in `width` characters or as wide as it likes; the result is as that of [`print()`].

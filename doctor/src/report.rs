@@ -11,6 +11,13 @@ use crate::SCHEMA;
 use crate::check::{CheckGroup, CheckStatus, Fix};
 use crate::facts::Distribution;
 
+/// What the lines of a result begin with that are commands to be copied.
+const NOW: &str = "fix now:";
+const FOR_GOOD: &str = "for good:";
+/// Where labels and their texts begin.
+const LABEL_COLUMN: usize = 8;
+const TEXT_COLUMN: usize = 18;
+
 /// Results of all checks.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -91,6 +98,21 @@ impl Report {
         lines
     }
 
+    /// The same for so many columns, broken between words; commands stay in one line, as they are to be copied.
+    pub fn fitted_lines(&self, verbose: bool, width: Option<usize>) -> Vec<TextLine> {
+        let lines = self.lines(verbose);
+        let Some(width) = width else { return lines };
+        let fitted = |line: &TextLine| {
+            let label = line.spans.first().filter(|span| span.tone == Tone::Dim);
+            match label.map(|label| label.text.trim()) {
+                Some(NOW | FOR_GOOD) => vec![line.clone()],
+                Some(_) => line.wrapped(width, TEXT_COLUMN),
+                None => line.wrapped(width, LABEL_COLUMN),
+            }
+        };
+        lines.iter().flat_map(fitted).collect()
+    }
+
     fn summary(&self) -> TextLine {
         let warnings = self.count(CheckStatus::Warn);
         let parts = [
@@ -145,8 +167,8 @@ impl CheckResult {
         if self.status >= CheckStatus::Warn {
             lines.push(indented("why:", self.matters));
             let fix = self.fix.clone().unwrap_or_default();
-            lines.extend(fix.now.iter().map(|command| indented("fix now:", command)));
-            lines.extend(fix.persistent.iter().map(|command| indented("for good:", command)));
+            lines.extend(fix.now.iter().map(|command| indented(NOW, command)));
+            lines.extend(fix.persistent.iter().map(|command| indented(FOR_GOOD, command)));
             if !fix.advice.is_empty() {
                 lines.push(indented("advice:", &fix.advice));
             }
@@ -176,7 +198,9 @@ fn skipped_lines(skipped: &[&CheckResult]) -> Vec<TextLine> {
 }
 
 fn indented(label: &str, text: &str) -> TextLine {
-    line([(format!("        {label:<9} ").as_str(), Tone::Dim), (text, Tone::Plain)])
+    let width = TEXT_COLUMN - LABEL_COLUMN - 1;
+    let label = format!("{:LABEL_COLUMN$}{label:<width$} ", "");
+    line([(label.as_str(), Tone::Dim), (text, Tone::Plain)])
 }
 
 fn line<const N: usize>(parts: [(&str, Tone); N]) -> TextLine {

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use insta::assert_snapshot;
+use pmdscope_render::TextLine;
 use proptest::prelude::*;
 
 use self::mistakes::{Mistake, mistakes};
@@ -41,6 +42,30 @@ fn on_a_good_host_every_check_passes() {
     assert_eq!(checks, catalogue().map(|(id, ..)| id).collect(), "every check was run");
     assert_snapshot!("good_host", text(&report, true));
     assert_eq!(text(&report, false).lines().count(), 1, "passes are counted");
+}
+
+#[test]
+fn narrow_reports_break_between_words_and_keep_commands_whole() {
+    for Mistake { name, make, .. } in mistakes() {
+        let mut host = compared();
+        make(&mut host);
+        let report = host.report();
+        let all = |lines: Vec<TextLine>| {
+            lines.iter().map(|line| line.to_string() + "\n").collect::<String>()
+        };
+        let (wide, narrow) = (all(report.lines(false)), all(report.fitted_lines(false, Some(80))));
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&wide), words(&narrow), "{name}");
+        let is_command =
+            |line: &str| ["fix now:", "for good:"].iter().any(|l| line.trim().starts_with(l));
+        for line in narrow.lines() {
+            let long_word = line.split_whitespace().any(|word| word.chars().count() > 60);
+            assert!(is_command(line) || long_word || line.chars().count() <= 80, "{name}: {line}");
+        }
+        for command in wide.lines().filter(|line| is_command(line)) {
+            assert!(narrow.contains(command), "{name}: {command}");
+        }
+    }
 }
 
 #[test]

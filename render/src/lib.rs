@@ -32,5 +32,5 @@ pub use table::{
     Cell, Column, ColumnUnit, CounterMode, SortOrder, TableLayout, TableRow, TextAlign, TextTable,
     cut, table_lines, table_text,
 };
-pub use text_line::{TextLine, TextSpan, plain_text};
+pub use text_line::{TextLine, TextSpan, fitted, plain_text};
 pub use theme::{Palette, TextColor, Theme, Tone};

@@ -136,7 +136,7 @@ pub(super) fn run(args: &Args, hz: u32, length: Duration) -> Result<ExitCode> {
         output::print(&profile_text::folded(&document))?;
     } else {
         let color = args.color.color(&args.app.config)?;
-        output::print_lines(&profile_text::text(&document), color)?;
+        output::print_fitted(&profile_text::text(&document), color)?;
     }
     Ok(if sampled { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }

@@ -130,15 +130,15 @@ pub(super) fn table(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Lcore"),
-        Column::text("Role"),
-        Column::number("TID"),
-        Column::text("Thread"),
+        Column::text("Role").drop_at(3),
+        Column::number("TID").drop_at(5),
+        Column::text("Thread").drop_at(6),
         Column::text("CPUs"),
         Column::number("CPU use"),
         Column::number("Waiting"),
-        Column::number("Preempt/s"),
-        Column::number("Sleeps/s"),
-        Column::number("Polls/s"),
+        Column::number("Preempt/s").drop_at(1),
+        Column::number("Sleeps/s").drop_at(4),
+        Column::number("Polls/s").drop_at(2),
         Column::number("Empty polls"),
         Column::number("Gap"),
         Column::number("Stalls"),
@@ -215,8 +215,8 @@ mod tests {
 
     use super::*;
 
-    fn text(fleet: &FleetState) -> String {
-        table_text(&table(fleet), None, Theme::default())
+    fn text(fleet: &FleetState, width: Option<usize>) -> String {
+        table_text(&table(fleet), width, Theme::default())
     }
 
     fn fleet_of(models: Vec<(&str, Model)>) -> FleetState {
@@ -283,7 +283,10 @@ mod tests {
 
     #[test]
     fn what_is_unknown_of_a_stock_app_is_a_dash() {
-        assert_snapshot!(text(&fleet()));
+        assert_snapshot!(text(&fleet(), None));
+        let narrow = text(&fleet(), Some(80));
+        assert!(narrow.lines().all(|line| line.len() <= 80), "{narrow}");
+        assert!(narrow.contains("Waiting") && narrow.contains("Stalls"), "{narrow}");
     }
 
     #[test]
@@ -315,7 +318,7 @@ mod tests {
             threads: vec![rates],
             ..Model::default()
         };
-        let text = text(&fleet_of(vec![("stock", model)]));
+        let text = text(&fleet_of(vec![("stock", model)]), None);
         let note = "stock lcore 1: waits for a lock or another thread (state S, futex_wait_queue), for 2.0s";
         assert!(text.contains(note), "{text}");
     }
@@ -323,6 +326,6 @@ mod tests {
     #[test]
     fn no_lcore_is_told() {
         let fleet = fleet_of(vec![("x", Model::default())]);
-        assert!(text(&fleet).starts_with("no lcore is known"));
+        assert!(text(&fleet, None).starts_with("no lcore is known"));
     }
 }
