@@ -42,7 +42,10 @@ impl ByteOrder {
 
     /// Returns the 32-bit number at an offset; 0 beyond the end.
     pub(crate) fn u32_at(self, bytes: &[u8], at: usize) -> u32 {
-        let number = self.number(bytes.get(at..at + 4).unwrap_or_default());
-        u32::try_from(number).unwrap_or_default()
+        match (self, bytes.get(at..).and_then(<[u8]>::first_chunk)) {
+            (Self::Little, Some(word)) => u32::from_le_bytes(*word),
+            (Self::Big, Some(word)) => u32::from_be_bytes(*word),
+            (_, None) => 0,
+        }
     }
 }

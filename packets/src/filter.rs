@@ -47,7 +47,7 @@ pub struct BpfInsn {
 }
 
 /// Why an expression cannot be used as a filter.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketFilterError {
     /// libpcap cannot parse the expression.
     #[error("filter expression '{expression}': {reason}{hint}")]

@@ -1,6 +1,6 @@
 //! Passes the packets of files to a sink.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -87,11 +87,11 @@ pub struct FileReplay {
     files: VecDeque<CaptureFile>,
     reader: ReplayInput,
     settings: ReplaySettings,
-    filters: HashMap<FilterKey, Result<OfflineFilter, PacketFilterError>>,
-    /// The filter could not be compiled for this key, and there was a packet for it.
-    unfiltered: Option<FilterKey>,
-    /// The filter keys of the interfaces of the section being read.
-    filter_keys: Vec<FilterKey>,
+    filters: Vec<(FilterKey, Result<OfflineFilter, PacketFilterError>)>,
+    /// Index of a filter that could not be compiled, and there was a packet for it.
+    unfiltered: Option<usize>,
+    /// The interfaces of the section being read: index of the filter of each.
+    interface_filters: Vec<usize>,
     /// Items that were read, and not yet passed to the sink.
     heads: VecDeque<PendingHead>,
     /// The current item of the reader is a packet that passes.
@@ -145,9 +145,9 @@ impl FileReplay {
             files,
             reader: reader.into(),
             settings,
-            filters: HashMap::new(),
+            filters: Vec::new(),
             unfiltered: None,
-            filter_keys: Vec::new(),
+            interface_filters: Vec::new(),
             heads: VecDeque::new(),
             at_packet: false,
             broken: None,
@@ -258,14 +258,14 @@ impl FileReplay {
         let order = self.reader.byte_order();
         match self.reader.item()? {
             FileItem::Section(origin) => {
-                self.filter_keys.clear();
+                self.interface_filters.clear();
                 self.heads.push_back(PendingHead::Section(origin));
             }
             FileItem::Interface(mut interface) => {
                 interface.snaplen = interface.snaplen.min(self.settings.snaplen);
                 let key = (interface.linktype, order);
-                self.filter_keys.push(key);
-                self.compile(key)?;
+                let filter = self.compile(key)?;
+                self.interface_filters.push(filter);
                 if !self.settings.filter.trim().is_empty() {
                     interface.filter = both(&interface.filter, &self.settings.filter);
                 }
@@ -277,12 +277,11 @@ impl FileReplay {
             FileItem::Other => {}
             FileItem::Packet(packet) => {
                 self.read += 1;
-                let key = self.filter_keys.get(packet.interface as usize);
-                let filter = key.and_then(|key| self.filters.get(key));
-                let matches = match filter {
+                let at = self.interface_filters.get(packet.interface as usize).copied();
+                let matches = match at.map(|at| &self.filters[at].1) {
                     Some(Ok(filter)) => filter.matches(packet.data, packet.len),
                     Some(Err(_)) => {
-                        self.unfiltered = key.copied();
+                        self.unfiltered = at;
                         false
                     }
                     None => true,
@@ -301,11 +300,11 @@ impl FileReplay {
         Ok(false)
     }
 
-    /// Compiles the filter for packets of a link type. If it cannot be compiled for any other either, this
-    /// fails; otherwise only packets of this link type are an error.
-    fn compile(&mut self, key: FilterKey) -> Result<(), PacketFilterError> {
-        if self.filters.contains_key(&key) {
-            return Ok(());
+    /// Compiles the filter for packets of a link type, and returns its index. If it cannot be compiled for any
+    /// other either, this fails; otherwise only packets of this link type are an error.
+    fn compile(&mut self, key: FilterKey) -> Result<usize, PacketFilterError> {
+        if let Some(at) = self.filters.iter().position(|(known, _)| *known == key) {
+            return Ok(at);
         }
         let (linktype, order) = key;
         let compiler = FilterCompiler {
@@ -319,20 +318,21 @@ impl FileReplay {
             let compiler = FilterCompiler { linktype, ..compiler };
             OfflineFilter::compiled(&self.settings.filter, &compiler).is_ok()
         };
-        if filter.is_err()
-            && !self.filters.values().any(Result::is_ok)
+        if let Err(error) = &filter
+            && !self.filters.iter().any(|(_, filter)| filter.is_ok())
             && !LINK_TYPES_OF_FILTERS.into_iter().any(fits)
         {
-            return filter.map(drop);
+            return Err(error.clone());
         }
-        self.filters.insert(key, filter);
-        Ok(())
+        self.filters.push((key, filter));
+        Ok(self.filters.len() - 1)
     }
 
     /// Returns an error if packets are missing because the filter could not be compiled for their link
     /// type.
     fn filter_failure(&mut self) -> Option<ReplayError> {
-        self.filters.remove(&self.unfiltered.take()?)?.err().map(ReplayError::from)
+        let (_, filter) = self.filters.get(self.unfiltered.take()?)?;
+        filter.as_ref().err().cloned().map(ReplayError::from)
     }
 
     fn tell_heads(&mut self, target: &mut dyn PacketSink) -> Result<(), SinkError> {
