@@ -374,7 +374,8 @@ impl Args {
     pub(super) fn view(&self) -> ViewArgs {
         let nano = self.view.nano || self.time_stamp_precision == Some(Precision::Nano);
         let micro = self.view.micro || self.time_stamp_precision == Some(Precision::Micro);
-        ViewArgs { micro, nano, waits: self.reads_files(), ..self.view.clone() }
+        let from_disk = self.read.as_ref().is_some_and(|file| file.is_file());
+        ViewArgs { micro, nano, waits: self.reads_files(), from_disk, ..self.view.clone() }
     }
 }
 

@@ -83,7 +83,7 @@ pub(super) struct ViewArgs {
     #[arg(hide_short_help = true, short = '#', long)]
     pub(super) number: bool,
 
-    /// Accepted for tcpdump compatibility: output is always line buffered
+    /// Print lines of a file one by one, not in blocks
     #[arg(hide_short_help = true, short = 'l')]
     pub(super) line_buffered: bool,
 
@@ -118,6 +118,10 @@ pub(super) struct ViewArgs {
     /// Packets come from files and wait for a slow decoder; those of rings cannot
     #[arg(skip)]
     pub(super) waits: bool,
+
+    /// Packets come from a file on a disk, so that nobody waits for single lines
+    #[arg(skip)]
+    pub(super) from_disk: bool,
 }
 
 impl ViewArgs {
@@ -142,13 +146,13 @@ pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Packe
     let program = find_tcpdump()?;
     let (flags, offline) = (tcpdump::flags(args), args.numeric > 0);
     let (prefix, mut tell) = (Arc::new(Mutex::new(prefix)), args.verbose > 0);
-    let start = move || {
+    let start = move |at_once| {
         // What the sandbox lacks is reported once.
         let mut command = child::sandboxed(&program, offline, std::mem::take(&mut tell));
-        command.args(&flags);
-        Tcpdump::start(command, Arc::clone(&prefix), Box::new(StandardOutput))
+        command.args(&flags).args(at_once.then_some(tcpdump::AT_ONCE));
+        Tcpdump::start(command, at_once, Arc::clone(&prefix), Box::new(StandardOutput))
     };
-    let decoder = TcpdumpPerLinkType::new(Box::new(start))?;
+    let decoder = TcpdumpPerLinkType::new(Box::new(start), args.line_buffered || !args.from_disk)?;
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 

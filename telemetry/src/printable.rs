@@ -15,6 +15,12 @@ pub fn is_printable(letter: char) -> bool {
 
 /// Replaces characters that are not printable, except for those that are `wanted`, by `?`.
 pub fn harmless(text: &str, wanted: &[char]) -> String {
+    // Most text is plain, and this is several times faster. Counting has no early end, so it is vectorized.
+    let lines = wanted.contains(&'\n');
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') || lines && byte == b'\n';
+    if text.bytes().filter(|byte| !is_plain(*byte)).count() == 0 {
+        return text.to_owned();
+    }
     text.replace(|letter: char| !is_printable(letter) && !wanted.contains(&letter), "?")
 }
 

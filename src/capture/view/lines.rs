@@ -39,6 +39,14 @@ impl LinePrefix {
 
 /// Appends text with everything replaced that a terminal would act upon.
 pub(super) fn append(out: &mut String, text: &[u8]) {
+    // Most lines are plain, and this is several times faster. Counting has no early end, so it is vectorized.
+    let is_plain = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
+    if text.iter().filter(|byte| !is_plain(**byte)).count() == 0
+        && let Ok(text) = std::str::from_utf8(text)
+    {
+        out.push_str(text);
+        return;
+    }
     for chunk in text.utf8_chunks() {
         for letter in chunk.valid().chars() {
             match letter {

@@ -12,8 +12,8 @@ use super::tcpdump::{Tcpdump, ended_early};
 /// Most processes at a time.
 const MOST_PROCESSES: usize = 8;
 
-/// Starts a process.
-pub(super) type StartTcpdump = Box<dyn FnMut() -> anyhow::Result<Tcpdump> + Send>;
+/// Starts a process; its lines come out at once, or else in blocks.
+pub(super) type StartTcpdump = Box<dyn FnMut(bool) -> anyhow::Result<Tcpdump> + Send>;
 
 /// Prints packets in their order, by the process of their link type.
 pub(super) struct TcpdumpPerLinkType {
@@ -29,9 +29,10 @@ pub(super) struct TcpdumpPerLinkType {
 }
 
 impl TcpdumpPerLinkType {
-    /// Starts the first process, for the link type of the first packet.
-    pub(super) fn new(mut start: StartTcpdump) -> anyhow::Result<Self> {
-        let (processes, names) = (vec![start()?], Vec::new());
+    /// Starts the first process, for the link type of the first packet. If its lines come out in blocks, it ends
+    /// before packets of another link type, and the others print at once.
+    pub(super) fn new(mut start: StartTcpdump, at_once: bool) -> anyhow::Result<Self> {
+        let (processes, names) = (vec![start(at_once)?], Vec::new());
         Ok(Self { start, processes, failed: BTreeSet::new(), failure: None, names })
     }
 
@@ -42,7 +43,9 @@ impl TcpdumpPerLinkType {
                 last.begin(linktype);
                 return Ok(());
             }
-            if last.drain().is_err() {
+            if !last.is_at_once() {
+                self.end_last()?;
+            } else if last.drain().is_err() {
                 self.remove_last()?;
             }
         }
@@ -56,7 +59,7 @@ impl TcpdumpPerLinkType {
             // It has printed everything; a failure now loses no packet.
             let _ = self.processes.remove(0).end();
         }
-        let started = (self.start)().map_err(|error| SinkError::Write {
+        let started = (self.start)(true).map_err(|error| SinkError::Write {
             name: "tcpdump".to_owned(),
             source: io::Error::other(format!("{error:#}")),
         });
@@ -66,14 +69,27 @@ impl TcpdumpPerLinkType {
         Ok(())
     }
 
+    /// Ends the last process, which prints what is left. An error if its output is no longer read.
+    fn end_last(&mut self) -> Result<(), SinkError> {
+        let Some(process) = self.processes.pop() else { return Ok(()) };
+        let linktype = process.linktype().unwrap_or(ETHERNET);
+        process.end().or_else(|error| self.fail(linktype, error))
+    }
+
     /// Gives up the link type of the last process. An error if its output is no longer read.
     fn remove_last(&mut self) -> Result<(), SinkError> {
         self.processes.pop().map_or(Ok(()), |process| self.give_up(process))
     }
 
     fn give_up(&mut self, process: Tcpdump) -> Result<(), SinkError> {
-        self.failed.insert(process.linktype().unwrap_or(ETHERNET));
-        match process.end().err().unwrap_or_else(ended_early) {
+        let linktype = process.linktype().unwrap_or(ETHERNET);
+        let error = process.end().err().unwrap_or_else(ended_early);
+        self.fail(linktype, error)
+    }
+
+    fn fail(&mut self, linktype: u16, error: SinkError) -> Result<(), SinkError> {
+        self.failed.insert(linktype);
+        match error {
             closed @ SinkError::Closed { .. } => Err(closed),
             failure => {
                 self.failure.get_or_insert(failure);

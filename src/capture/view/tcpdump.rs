@@ -87,15 +87,20 @@ impl PendingPackets {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the packet of this number, and those before it.
-    fn take(&self, number: u32) -> Option<LineStart> {
-        let mut state = self.lock();
-        while let Some(packet) = state.packets.pop_front() {
-            if packet.number == number {
-                return Some(packet.shown);
+    /// Takes the packet of this number, and those before it. Those in `taken` are before those here.
+    fn take(&self, taken: &mut VecDeque<PendingPacket>, number: u32) -> Option<LineStart> {
+        loop {
+            while let Some(packet) = taken.pop_front() {
+                if packet.number == number {
+                    return Some(packet.shown);
+                }
             }
+            let mut state = self.lock();
+            if state.packets.is_empty() {
+                return None;
+            }
+            std::mem::swap(taken, &mut state.packets);
         }
-        None
     }
 }
 
@@ -106,7 +111,11 @@ pub(super) struct Tcpdump {
     secret: u32,
     next: u32,
     linktype: Option<u16>,
+    /// Its lines come out at once, and not in blocks.
+    at_once: bool,
     buffer: Vec<u8>,
+    /// The packets in the buffer.
+    buffered: Vec<PendingPacket>,
 }
 
 /// What tcpdump takes a packet for.
@@ -117,10 +126,12 @@ pub(super) fn parse_packet_type(text: &str) -> Result<String, String> {
     Err(format!("expected a packet type of tcpdump: {}", PACKET_TYPES.join(", ")))
 }
 
-/// The arguments for what people want to see.
+/// The argument by which lines come out at once.
+pub(super) const AT_ONCE: &str = "-l";
+
+/// The arguments for what people want to see, without [`AT_ONCE`].
 pub(super) fn flags(args: &ViewArgs) -> Vec<String> {
-    let mut flags =
-        ["-r", "-", "-l", "-tt", "--time-stamp-precision=nano"].map(str::to_owned).to_vec();
+    let mut flags = ["-r", "-", "-tt", "--time-stamp-precision=nano"].map(str::to_owned).to_vec();
     let counted = [
         ('n', args.numeric),
         ('v', args.verbose),
@@ -146,9 +157,10 @@ pub(super) fn flags(args: &ViewArgs) -> Vec<String> {
 }
 
 impl Tcpdump {
-    /// Starts a command that is tcpdump with [`flags`].
+    /// Starts a command that is tcpdump with [`flags`], and with [`AT_ONCE`] where it is meant.
     pub(super) fn start(
         command: Command,
+        at_once: bool,
         prefix: Arc<Mutex<LinePrefix>>,
         out: Box<dyn Write + Send>,
     ) -> anyhow::Result<Self> {
@@ -157,17 +169,24 @@ impl Tcpdump {
         let lines = PacketLines {
             mark: format!(".{secret:09} "),
             pending: Arc::clone(&pending),
+            taken: VecDeque::new(),
             prefix,
             hidden: false,
             drained: false,
         };
         let running = Running::start(NAME, command, Box::new(lines), out)?;
-        Ok(Self { running, pending, secret, next: 0, linktype: None, buffer: Vec::new() })
+        let (linktype, buffer, buffered) = (None, Vec::new(), Vec::new());
+        Ok(Self { running, pending, secret, next: 0, linktype, at_once, buffer, buffered })
     }
 
     /// The link type of its packets, once it has any.
     pub(super) fn linktype(&self) -> Option<u16> {
         self.linktype
+    }
+
+    /// Whether its lines come out at once, and not in blocks.
+    pub(super) fn is_at_once(&self) -> bool {
+        self.at_once
     }
 
     /// Begins the file that it reads.
@@ -187,7 +206,7 @@ impl Tcpdump {
         self.next = (self.next + 1) % NUMBERS;
         self.words(&[number, self.secret, data.len() as u32, len]);
         self.buffer.extend_from_slice(data);
-        self.pending.lock().packets.push_back(PendingPacket { number, shown });
+        self.buffered.push(PendingPacket { number, shown });
     }
 
     fn words(&mut self, words: &[u32]) {
@@ -196,12 +215,15 @@ impl Tcpdump {
 
     /// Passes packets on; waits while tcpdump is busy.
     pub(super) fn flush(&mut self) -> Result<(), SinkError> {
-        let bytes = std::mem::take(&mut self.buffer);
-        self.running.feed(NAME, &bytes)
+        // Before it can print them.
+        self.pending.lock().packets.extend(self.buffered.drain(..));
+        let result = self.running.feed(NAME, &self.buffer);
+        self.buffer.clear();
+        result
     }
 
     /// Waits until all packets were written to the output: until tcpdump has printed another one, which
-    /// is not shown.
+    /// is not shown. Its lines must come out at once.
     pub(super) fn drain(&mut self) -> Result<(), SinkError> {
         self.pending.lock().drained = false;
         self.record(&[0], 1, None);
@@ -243,6 +265,8 @@ pub(super) fn ended_early() -> SinkError {
 struct PacketLines {
     mark: String,
     pending: Arc<PendingPackets>,
+    /// Of these, the next ones.
+    taken: VecDeque<PendingPacket>,
     prefix: Arc<Mutex<LinePrefix>>,
     /// The lines are of a packet that is not shown.
     hidden: bool,
@@ -259,7 +283,7 @@ impl LineHandler for PacketLines {
             }
             return;
         };
-        let packet = self.pending.take(number);
+        let packet = self.pending.take(&mut self.taken, number);
         self.hidden = matches!(packet, Some(None));
         self.drained |= self.hidden;
         if self.hidden {

@@ -41,12 +41,14 @@ pub(super) struct Stamps {
     zone: TimeZone,
     /// What `Delta` and `Elapsed` count from.
     reference: Option<u64>,
+    /// The last second as it was written: the packets of a second have the same text.
+    second: (u64, String),
 }
 
 impl Stamps {
     /// Times in a time zone, in nanoseconds or microseconds.
     pub(super) fn new(clock: Clock, nano: bool, zone: TimeZone) -> Self {
-        Self { clock, nano, zone, reference: None }
+        Self { clock, nano, zone, reference: None, second: (u64::MAX, String::new()) }
     }
 
     /// Appends the time and a space, for a packet of this time since 1970 in nanoseconds.
@@ -72,10 +74,16 @@ impl Stamps {
         out.push(' ');
     }
 
-    fn civil(&self, out: &mut String, ns: u64, format: &str) {
-        let stamp = Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX);
-        let civil = self.zone.to_datetime(stamp);
-        let _ = write!(out, "{}", civil.strftime(format));
+    fn civil(&mut self, out: &mut String, ns: u64, format: &str) {
+        let (second, text) = &mut self.second;
+        if *second != ns / SECOND {
+            *second = ns / SECOND;
+            text.clear();
+            let stamp = Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX);
+            let civil = self.zone.to_datetime(stamp);
+            let _ = write!(text, "{}", civil.strftime(format));
+        }
+        out.push_str(text);
         self.fraction(out, ns);
     }
 

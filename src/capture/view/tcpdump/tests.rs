@@ -55,12 +55,13 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
     let prefix = LinePrefix { number: args.number, stamps, named: true };
     let (page, prefix) = (Page::default(), Arc::new(Mutex::new(prefix)));
     let out = page.clone();
-    let start = move || {
+    let at_once = args.line_buffered;
+    let start = move |at_once: bool| {
         let mut command = Command::new(&program);
-        command.args(super::flags(&args)).args(["-Z", "root"]);
-        Tcpdump::start(command, Arc::clone(&prefix), Box::new(out.clone()))
+        command.args(super::flags(&args)).args(["-Z", "root"]).args(at_once.then_some(AT_ONCE));
+        Tcpdump::start(command, at_once, Arc::clone(&prefix), Box::new(out.clone()))
     };
-    let decoder = TcpdumpPerLinkType::new(Box::new(start)).unwrap();
+    let decoder = TcpdumpPerLinkType::new(Box::new(start), at_once).unwrap();
     let mut view = View::new(Box::new(decoder), true);
     view.section(&SectionOrigin::default()).unwrap();
     for name in ["rte:0", "rte:1"] {
@@ -110,6 +111,15 @@ fn lines_begin_with_time_interface_and_direction() {
         "1780000000.123456789 rte:0 In  IP 10.0.0.1.1234 > 10.0.0.2.9999: UDP, length 1\n\
          1780000000.123458289 rte:1 Out IP 10.0.0.1.1234 > 10.0.0.2.9999: UDP, length 2\n"
     );
+}
+
+#[test]
+fn lines_that_come_in_blocks_are_the_same() {
+    let packets = (0..3_000).map(|size| udp(&vec![b'x'; size % 700])).collect::<Vec<_>>();
+    let Some(at_once) = shown("-n -l", Clock::Epoch, &packets) else { return };
+    let in_blocks = shown("-n", Clock::Epoch, &packets).unwrap();
+    assert_eq!(in_blocks.lines().count(), 3_000);
+    assert!(at_once == in_blocks);
 }
 
 #[test]
