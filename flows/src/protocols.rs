@@ -26,6 +26,6 @@ pub fn protocol_name(number: u8) -> Option<&'static str> {
 }
 
 /// Number of an IP protocol with a name.
-pub fn protocol_number(name: &str) -> Option<u8> {
+pub(crate) fn protocol_number(name: &str) -> Option<u8> {
     PROTOCOLS.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
 }

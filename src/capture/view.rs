@@ -146,7 +146,7 @@ pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Packe
     let program = find_tcpdump()?;
     let (flags, offline) = (tcpdump::flags(args), args.numeric > 0);
     let (prefix, mut tell) = (Arc::new(Mutex::new(prefix)), args.verbose > 0);
-    let start = move |at_once| {
+    let start = move |at_once: bool| {
         // What the sandbox lacks is reported once.
         let mut command = child::sandboxed(&program, offline, std::mem::take(&mut tell));
         command.args(&flags).args(at_once.then_some(tcpdump::AT_ONCE));

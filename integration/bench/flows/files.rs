@@ -31,6 +31,11 @@ impl Traffic {
         kinds.map(|(flows, sizes)| Self { packets, flows, sizes }).to_vec()
     }
 
+    /// Of mixed sizes.
+    pub(crate) fn mixed(packets: u32) -> Self {
+        Self { packets, flows: 10_000, sizes: MIX }
+    }
+
     pub(crate) fn label(&self) -> String {
         let sizes = if self.sizes.len() == 1 { "64 B" } else { "mixed" };
         format!("{} packets, {} flows, {sizes}", self.packets, self.flows)

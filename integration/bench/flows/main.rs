@@ -1,5 +1,5 @@
 //! `make bench-flows`: `pmdscope netstat` against tshark, softflowd and nfpcapd on the same files,
-//! and the cost that it adds to the packets of an app.
+//! the cost that it adds to the packets of an app, and `pmdscope capture -r` against tcpdump.
 //!
 //! The numbers are informative: a slow machine does not count as a failure.
 
@@ -7,6 +7,7 @@ mod cost;
 mod files;
 mod readers;
 mod report;
+mod text;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, ensure};
 use pmdscope_integration::command::{self, BenchOptions};
 use pmdscope_integration::machine::Machine;
+use pmdscope_integration::oracle::installed;
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -28,11 +30,12 @@ Usage: pmdscope-bench-flows [options]
 
 Measures what finds conversations in capture files: `pmdscope netstat -r`, tshark, softflowd and
 nfpcapd, in turns; a peer that is not installed is left out. Then what `pmdscope netstat` adds to each
-packet of an app, for which it needs root, two CPUs and memory for DPDK.
+packet of an app, for which it needs root, two CPUs and memory for DPDK. Then `pmdscope capture -r`
+against tcpdump.
 
   --quick           200,000 packets and 3 rounds
   --rounds N        repeat everything N times (5; with --quick 3)
-  --only WHAT       files or cost instead of both
+  --only WHAT       files, cost or text instead of all
   --json FILE       write the numbers to a file, too
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
   --app FILE        the app (build/integration/pmdscope-capture-app)
@@ -42,7 +45,7 @@ packet of an app, for which it needs root, two CPUs and memory for DPDK.
 const OPTIONS: &[&str] = &["--quick", "--rounds", "--only", "--json", "--pmdscope", "--app"];
 
 fn main() -> ExitCode {
-    command::main("pmdscope-bench-flows", HELP, OPTIONS, &["files", "cost"], run)
+    command::main("pmdscope-bench-flows", HELP, OPTIONS, &["files", "cost", "text"], run)
 }
 
 fn run(options: &BenchOptions) -> Result<()> {
@@ -79,9 +82,37 @@ fn run(options: &BenchOptions) -> Result<()> {
             (_, Some(reason)) => println!("SKIP: cost: {reason}"),
         }
     }
+    if wants("text") {
+        let packets = if options.quick { 500_000 } else { 2_000_000 };
+        let measured = measure_text(&scratch, &pmdscope, packets, rounds, &stop, &mut results);
+        print!("{}", text::table(&results.texts));
+        measured?;
+    }
     if let Some(file) = &options.json {
         std::fs::write(file, serde_json::to_string_pretty(&report::json(&results))?)
             .with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Text and counts of packets of mixed sizes.
+fn measure_text(
+    scratch: &Scratch,
+    pmdscope: &std::path::Path,
+    packets: u32,
+    rounds: usize,
+    stop: &AtomicBool,
+    results: &mut FlowResults,
+) -> Result<()> {
+    if !installed("tcpdump") {
+        println!("SKIP: text: tcpdump is not installed");
+        return Ok(());
+    }
+    let file = scratch.path("text.pcap");
+    Traffic::mixed(packets).write(&file)?;
+    for number in 0..rounds {
+        ensure!(!stop.load(Ordering::Relaxed), "stopped");
+        text::round(pmdscope, (&file, packets), number, &mut results.texts)?;
     }
     Ok(())
 }

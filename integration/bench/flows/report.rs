@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cost::Load;
 use crate::readers::{Reader, ReaderRun};
+use crate::text::{self, TextRuns};
 
 /// All measurements.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct FlowResults {
     pub(crate) files: BTreeMap<(String, Reader), Vec<ReaderRun>>,
     /// Cycles per packet without a load, and those that the others add.
     pub(crate) costs: BTreeMap<Load, Vec<f64>>,
+    /// Text and counts, with those of tcpdump.
+    pub(crate) texts: TextRuns,
 }
 
 impl FlowResults {
@@ -83,5 +86,6 @@ pub(crate) fn json(results: &FlowResults) -> Value {
             "cycles_per_packet": spread(Spread::of(cycles.iter().copied())),
         })
     });
-    json!({ "files": files.collect::<Vec<_>>(), "costs": costs.collect::<Vec<_>>() })
+    let texts = text::json(&results.texts);
+    json!({ "files": files.collect::<Vec<_>>(), "costs": costs.collect::<Vec<_>>(), "texts": texts })
 }

@@ -154,14 +154,14 @@ fn a_decoder_that_fails_says_why() {
     let Some(program) = find("tcpdump") else {
         return skip_without(&current_test(), "tcpdump");
     };
-    let start = move || {
+    let start = move |at_once: bool| {
         let mut command = Command::new(&program);
         command.args(["-r", "-", "--no-such-option"]);
         let stamps = Stamps::new(Clock::Day, false, TimeZone::UTC);
         let prefix = LinePrefix { number: false, stamps, named: false };
-        Tcpdump::start(command, Arc::new(Mutex::new(prefix)), Box::new(Page::default()))
+        Tcpdump::start(command, at_once, Arc::new(Mutex::new(prefix)), Box::new(Page::default()))
     };
-    let decoder = TcpdumpPerLinkType::new(Box::new(start)).unwrap();
+    let decoder = TcpdumpPerLinkType::new(Box::new(start), true).unwrap();
     let mut view = View::new(Box::new(decoder), true);
     let begin = std::time::Instant::now();
     while !view.done() {
