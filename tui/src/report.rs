@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use pmdscope_render::number::plural;
-use pmdscope_render::table_text;
+use pmdscope_render::{TextTable, table_text};
 use pmdscope_telemetry::printable::harmless;
 use serde::Serialize;
 
@@ -60,6 +60,17 @@ pub fn text(fleet: &FleetState, view: &ViewState) -> String {
         let _ = write!(out, ", {interfaces}");
     }
     out.push('\n');
+    for table in tables(fleet, view) {
+        let title = format!("{}  {}", table.title, harmless(&table.remark, &[]));
+        let text = table_text(&table, None, view.theme);
+        let _ = write!(out, "\n{}\n{text}", title.trim_end());
+    }
+    out
+}
+
+/// The tables of all pages that have something to show, in the order of the pages: each table once, and
+/// conversations only if packets were captured. The first one has the findings.
+pub fn tables(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
     let captured = view.flows.traffic.is_some();
     let left_out = |tab: PageTab| match tab {
         PageTab::Flows => !captured,
@@ -67,16 +78,9 @@ pub fn text(fleet: &FleetState, view: &ViewState) -> String {
         PageTab::Findings | PageTab::Raw => true,
         _ => false,
     };
-    for tab in PageTab::ALL.into_iter().filter(|tab| !left_out(*tab)) {
-        for table in tables::of(tab, fleet, view) {
-            if !table.rows.is_empty() || !table.notes.is_empty() {
-                let title = format!("{}  {}", table.title, harmless(&table.remark, &[]));
-                let text = table_text(&table, None, view.theme);
-                let _ = write!(out, "\n{}\n{text}", title.trim_end());
-            }
-        }
-    }
-    out
+    let tabs = PageTab::ALL.into_iter().filter(|tab| !left_out(*tab));
+    let tables = tabs.flat_map(|tab| tables::of(tab, fleet, view));
+    tables.filter(|table| !table.rows.is_empty() || !table.notes.is_empty()).collect()
 }
 
 #[cfg(test)]

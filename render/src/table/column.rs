@@ -6,7 +6,7 @@ use std::fmt;
 use super::counters::{Counted, CounterMode};
 use crate::graph::Graph;
 use crate::text_line::width;
-use crate::theme::Tone;
+use crate::theme::{Theme, Tone};
 
 /// Alignment of the text of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,11 @@ impl Column {
         plain(self.name) == plain(name)
     }
 
+    /// Alignment of its text.
+    pub const fn alignment(&self) -> TextAlign {
+        self.align
+    }
+
     /// Unit of its numbers.
     pub const fn measures(&self) -> ColumnUnit {
         self.unit
@@ -171,6 +176,16 @@ impl Cell {
     pub fn flag(mut self) -> Self {
         self.text.insert(0, '!');
         self
+    }
+
+    /// What the value means.
+    pub const fn meaning(&self) -> Tone {
+        self.tone
+    }
+
+    /// A graph in its preferred width; `None` for a value without one.
+    pub fn drawing(&self, theme: Theme) -> Option<String> {
+        self.graph.as_ref().map(|graph| graph.draw(graph.width(), theme))
     }
 
     /// The number that it is sorted by and compared with.
