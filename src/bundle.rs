@@ -3,6 +3,8 @@
 mod archive;
 mod collect;
 mod commands;
+mod findings;
+mod finish;
 mod index;
 pub(crate) mod open;
 mod progress;
@@ -26,12 +28,10 @@ use pmdscope_telemetry::FleetSettings;
 use self::archive::{ArchiveFile, EXTENSION, directory};
 use self::collect::{Collector, PartCommand, file_entry};
 use self::commands::{CommandContext, file_name};
-use self::index::{
-    BundleIndex, INDEX_SCHEMA, PartEntry, PartStatus, Redaction, rounded_seconds, time_text,
-};
+use self::index::{PartEntry, PartStatus, rounded_seconds};
 use self::progress::Progress;
 use self::recording::{CopyOptions, given_recordings, running_recordings};
-use self::redact::{Redactor, known_hosts, names_of_this_machine};
+use self::redact::{Redactor, known_hosts};
 use self::signals::StopRequests;
 use self::staging::{StagingDirectory, remove_abandoned};
 use self::versions::VersionedApp;
@@ -195,20 +195,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let apps = versions::ask(&settings, args.app.app.as_deref())?;
     let mut bundle = Bundle { args, settings, collector, redactor, apps };
     bundle.collect();
-    let parts = bundle.finish();
+    let collected = bundle.finish();
     if stop.count() > 1 {
         bail!("interrupted: no bundle was written");
     }
+    let parts = &collected.parts;
     if !parts.iter().any(|part| part.has_files() && !is_always_there(part)) {
         let failed = parts.iter().filter(|part| part.status == PartStatus::Failed);
-        let why = failed.chain(&parts).find_map(|part| part.reason.as_deref());
+        let why = failed.chain(parts).find_map(|part| part.reason.as_deref());
         bail!("nothing could be collected: {}", why.unwrap_or("no app runs"));
     }
-    let interrupted = stop.count() > 0;
     let missing = parts.iter().filter(|part| part.status != PartStatus::Complete).count();
-    let index = index(args, parts, started, interrupted);
     bundle
-        .write_index(&index)
+        .write_index(collected, started)
         .with_context(|| format!("cannot write {}", archive.target().display()))?;
     let target = archive.target().to_owned();
     progress.doing(&format!("writing {}", target.display()));
@@ -220,19 +219,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// Parts that are always present.
 fn is_always_there(part: &PartEntry) -> bool {
     ["versions", "configuration", HOST_FILES].contains(&part.part)
-}
-
-fn index(args: &Args, parts: Vec<PartEntry>, started: Timestamp, interrupted: bool) -> BundleIndex {
-    BundleIndex {
-        schema: INDEX_SCHEMA,
-        tool: env!("CARGO_PKG_VERSION"),
-        host: names_of_this_machine().into_iter().next().unwrap_or_default(),
-        started: time_text(started),
-        ended: time_text(Timestamp::now()),
-        interrupted,
-        redaction: args.redact.then_some(Redaction::DONE),
-        parts,
-    }
 }
 
 fn summary(target: &Path, size: u64, missing: usize) -> String {
@@ -459,28 +445,6 @@ impl<'a> Bundle<'a> {
         }
         entry.seconds = rounded_seconds(begun.elapsed());
         self.collector.add(entry);
-    }
-
-    /// Redacts what was collected, and leaves out what exceeds the size limit.
-    fn finish(&mut self) -> Vec<PartEntry> {
-        let mut parts = std::mem::take(&mut self.collector.parts);
-        if let Some(redactor) = &mut self.redactor {
-            self.collector.progress.tell("redacting");
-            redact::parts(redactor, self.collector.staging, &mut parts);
-        }
-        archive::limit(&mut parts, self.collector.staging, self.args.max_size);
-        parts
-    }
-
-    fn write_index(&mut self, index: &BundleIndex) -> Result<()> {
-        for (path, text) in [(index::TEXT, index.text()), (index::JSON, index.json()?)] {
-            let text = match &mut self.redactor {
-                Some(redactor) => redactor.text(&text),
-                None => text.as_str().into(),
-            };
-            write(self.collector.staging, Path::new(path), &text)?;
-        }
-        Ok(())
     }
 }
 

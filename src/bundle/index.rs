@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use pmdscope_render::number;
+use pmdscope_render::{Theme, cut, number};
 use serde::Serialize;
 
+use super::findings::{BundleFinding, BundleFindings};
 use super::redaction::{KEPT, REPLACED};
+use super::APP;
+use crate::output::{one_line, plain};
 
 /// Version of index.json; raised when a field changes its meaning.
 pub(super) const INDEX_SCHEMA: u32 = 1;
@@ -18,6 +21,9 @@ pub(super) const TEXT: &str = "INDEX.txt";
 
 /// The index for programs.
 pub(super) const JSON: &str = "index.json";
+
+/// Longest text of an app in one line, characters.
+const LONGEST_TEXT: usize = 1000;
 
 /// How far a part was collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -34,7 +40,7 @@ pub(super) enum PartStatus {
 }
 
 impl PartStatus {
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Complete => "complete",
             Self::Incomplete => "incomplete",
@@ -111,6 +117,11 @@ impl PartEntry {
         });
     }
 
+    /// Why there is nothing of it.
+    pub(super) fn why_missing(&self) -> &str {
+        self.reason.as_deref().unwrap_or("there was nothing to collect")
+    }
+
     /// The part and its app.
     pub(super) fn name(&self) -> String {
         match &self.app {
@@ -141,8 +152,12 @@ pub(super) struct BundleIndex {
     /// When the collection began and ended, RFC 3339.
     pub(super) started: String,
     pub(super) ended: String,
+    /// How long that was.
+    pub(super) seconds: f64,
     /// It was ended by a signal.
     pub(super) interrupted: bool,
+    #[serde(flatten)]
+    pub(super) found: BundleFindings,
     /// `None` when the bundle is not redacted.
     pub(super) redaction: Option<Redaction>,
     pub(super) parts: Vec<PartEntry>,
@@ -155,54 +170,103 @@ impl BundleIndex {
         Ok(json + "\n")
     }
 
-    /// The index as text.
+    /// The index as text: first what matters, then the files.
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "pmdscope bundle of {}", self.host);
-        let _ = writeln!(out, "collected from {} to {}", self.started, self.ended);
+        let _ = writeln!(out, "pmdscope bundle of {}", line(&self.host));
+        let took = number::seconds(self.seconds);
+        let _ = writeln!(out, "collected from {} to {} ({took})", self.started, self.ended);
         let _ = writeln!(out, "by pmdscope {}", self.tool);
         if self.interrupted {
             let _ = writeln!(out, "INTERRUPTED: later parts were not collected");
         }
+        self.add_findings(&mut out);
+        self.add_unasked(&mut out);
+        self.add_missing(&mut out);
         self.add_files(&mut out);
-        self.add_failures(&mut out);
         self.add_redaction(&mut out);
         out.push_str(OPENING);
-        out
+        plain(&out)
+    }
+
+    fn add_findings(&self, out: &mut String) {
+        let counts = self.found.counts().map(|counts| format!(": {counts}"));
+        let _ = writeln!(out, "\nFINDINGS{}", counts.unwrap_or_default());
+        if self.found.findings.is_empty() {
+            let _ = writeln!(out, "{}", self.no_findings());
+        }
+        for finding in &self.found.findings {
+            add_finding(out, finding);
+        }
+        if self.found.more_findings > 0 {
+            let _ = writeln!(out, "and {} more in findings/", self.found.more_findings);
+        }
+    }
+
+    /// Why no finding is listed.
+    pub(super) fn no_findings(&self) -> &'static str {
+        if self.found.findings_known { "none" } else { "not known: no report could be read" }
+    }
+
+    fn add_unasked(&self, out: &mut String) {
+        let _ = writeln!(out, "\nNOT ASKED");
+        if self.found.unasked.is_empty() {
+            let _ = writeln!(out, "every app that was found has answered");
+        }
+        for unasked in &self.found.unasked {
+            let reason = line(&unasked.reason);
+            let _ = match &unasked.app {
+                Some(app) => writeln!(out, "{}: {reason}", line(app)),
+                None => writeln!(out, "{reason}"),
+            };
+        }
+        if self.found.not_checked.is_empty() {
+            return;
+        }
+        let _ = writeln!(out, "\nNOT CHECKED");
+        for what in &self.found.not_checked {
+            let _ = writeln!(out, "{}", line(what));
+        }
+    }
+
+    /// Parts that have nothing, except for apps that were not asked at all.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &PartEntry> {
+        let is_unasked = |part: &PartEntry| part.part == APP && part.app.is_some();
+        self.parts.iter().filter(move |part| !part.has_files() && !is_unasked(part))
+    }
+
+    fn add_missing(&self, out: &mut String) {
+        let mut missing = self.missing().peekable();
+        let _ = writeln!(out, "\nNOT COLLECTED");
+        if missing.peek().is_none() {
+            let _ = writeln!(out, "nothing is missing");
+        }
+        for part in missing {
+            let (name, status) = (line(&part.name()), part.status.word());
+            let _ = writeln!(out, "{name} ({status}): {}", line(part.why_missing()));
+        }
     }
 
     fn add_files(&self, out: &mut String) {
         let _ = writeln!(out, "\nFILES");
         for part in self.parts.iter().filter(|part| part.has_files()) {
             for file in &part.files {
-                let _ = writeln!(out, "{}  ({})", file.path, number::bytes(file.bytes));
+                let _ = writeln!(out, "{}  ({})", one_line(&file.path), number::bytes(file.bytes));
             }
-            let _ = writeln!(out, "    {}, {}", part.name(), part.status.word());
+            let _ = writeln!(out, "    {}, {}", line(&part.name()), part.status.word());
             if let Some(command) = &part.command {
-                let _ = writeln!(out, "    from: {command}");
+                let _ = writeln!(out, "    from: {}", one_line(command));
             }
             if let Some(started) = &part.started {
                 let took = number::seconds(part.seconds);
                 let _ = writeln!(out, "    started {started}, took {took}");
             }
             if let Some(reason) = &part.reason {
-                let _ = writeln!(out, "    {}: {reason}", part.status.word());
+                let _ = writeln!(out, "    {}: {}", part.status.word(), line(reason));
             }
             for message in &part.messages {
-                let _ = writeln!(out, "    said: {message}");
+                let _ = writeln!(out, "    said: {}", line(message));
             }
-        }
-    }
-
-    fn add_failures(&self, out: &mut String) {
-        let mut missing = self.parts.iter().filter(|part| !part.has_files()).peekable();
-        let _ = writeln!(out, "\nNOT COLLECTED");
-        if missing.peek().is_none() {
-            let _ = writeln!(out, "nothing is missing");
-        }
-        for part in missing {
-            let reason = part.reason.as_deref().unwrap_or("there was nothing to collect");
-            let _ = writeln!(out, "{} ({}): {reason}", part.name(), part.status.word());
         }
     }
 
@@ -229,6 +293,21 @@ pmdscope doctor --root FILE.tar.zst      checks of the machine, again
 tar --zstd -xf FILE.tar.zst              all files; wireshark opens those below capture/ and leaks/
 ";
 
+fn add_finding(out: &mut String, finding: &BundleFinding) {
+    let BundleFinding { severity, lint, evidence, advice, when, .. } = finding;
+    let about = format!("{severity}: {}: {lint}: {evidence}", finding.place());
+    let _ = writeln!(out, "{}", line(&about));
+    if let Some(when) = when {
+        let _ = writeln!(out, "    when: {}", line(&when.text()));
+    }
+    let _ = writeln!(out, "    what to do: {}", line(advice));
+}
+
+/// A text of an app as part of one line.
+fn line(text: &str) -> String {
+    cut(&one_line(text), LONGEST_TEXT, Theme::ASCII)
+}
+
 /// A moment, for the index.
 pub(super) fn time_text(time: Timestamp) -> String {
     format!("{time:.3}")
@@ -242,9 +321,29 @@ pub(super) fn rounded_seconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use serde_json::json;
 
+    use super::super::findings::UnaskedApp;
     use super::*;
 
+    fn found() -> BundleFindings {
+        let finding = json!({
+            "severity": "critical", "app": "reflector", "subject": "reflector_rx", "lint": "leak",
+            "evidence": "7073 mbufs lost at app_fwd.c:18 forward()", "threshold": "more than 0",
+            "advice": "pmdscope leaks -a reflector", "times": 1, "present": true,
+            "since": "2026-11-22T08:56:01Z", "until": "2026-11-22T08:56:10Z",
+        });
+        let silent = "did not answer within 2 s";
+        BundleFindings {
+            findings: vec![serde_json::from_value(finding).unwrap()],
+            more_findings: 0,
+            findings_known: true,
+            unasked: vec![UnaskedApp { app: Some("gen".to_owned()), reason: silent.to_owned() }],
+            not_checked: vec!["use of mempools of testpmd (libpmdscope)".to_owned()],
+        }
+    }
+
+    /// Of a bundle with a finding, an app that did not answer, and a part that is missing.
     fn index() -> BundleIndex {
         let capture = PartEntry {
             part: "capture",
@@ -258,15 +357,18 @@ mod tests {
             messages: vec!["1,000 packets captured".to_owned()],
         };
         let doctor = PartEntry::skipped("doctor", None, "the time for all parts was over");
+        let silent = PartEntry::skipped(APP, Some("gen".to_owned()), "did not answer within 2 s");
         BundleIndex {
             schema: INDEX_SCHEMA,
             tool: "0.2.0",
             host: "gateway7".to_owned(),
             started: "2026-11-22T08:56:00.000Z".to_owned(),
             ended: "2026-11-22T08:56:31.000Z".to_owned(),
+            seconds: 31.0,
             interrupted: false,
+            found: found(),
             redaction: None,
-            parts: vec![capture, doctor],
+            parts: vec![capture, doctor, silent],
         }
     }
 
@@ -279,7 +381,27 @@ mod tests {
     fn the_index_says_what_was_redacted() {
         let parts = index().parts.into_iter().take(1).collect();
         let redaction = Some(Redaction::DONE);
-        assert_snapshot!(BundleIndex { redaction, interrupted: true, parts, ..index() }.text());
+        let found = BundleFindings::default();
+        let index = BundleIndex { redaction, interrupted: true, parts, found, ..index() };
+        assert_snapshot!(index.text());
+    }
+
+    #[test]
+    fn names_make_no_lines_of_their_own() {
+        let mut index = index();
+        let lines = index.text().lines().count();
+        let evil = "x\nFINDINGS\nnone\x1b[2J\u{202e}";
+        index.host = evil.to_owned();
+        index.found.unasked[0].app = Some(evil.to_owned());
+        index.found.findings[0].app = evil.to_owned();
+        index.found.findings[0].advice = evil.to_owned() + &"y".repeat(1 << 20);
+        for part in &mut index.parts {
+            (part.app, part.reason) = (Some(evil.to_owned()), Some(evil.to_owned()));
+            part.messages = part.messages.iter().map(|_| evil.to_owned()).collect();
+        }
+        let text = index.text();
+        assert_eq!(text.lines().count(), lines);
+        assert!(!text.contains('\x1b') && !text.contains('\u{202e}') && text.len() < 20_000);
     }
 
     #[test]

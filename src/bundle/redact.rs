@@ -138,12 +138,15 @@ impl FileKind {
     }
 }
 
-/// Redacts the files of all parts.
+/// Redacts the files of all parts, and what the index says of them.
 pub(super) fn parts(redactor: &mut Redactor, staging: &Path, parts: &mut [PartEntry]) {
     for path in parts.iter().flat_map(|part| &part.files).map(|file| staging.join(&file.path)) {
         for path in files_of(&path).iter().filter(|path| path.is_file() && !path.is_symlink()) {
             redactor.learn(path);
         }
+    }
+    for text in parts.iter_mut().flat_map(said) {
+        redactor.text(text);
     }
     for entry in parts {
         part(redactor, staging, entry);
@@ -183,6 +186,15 @@ fn part(redactor: &mut Redactor, staging: &Path, part: &mut PartEntry) {
         };
         part.lose(&format!("left out: {first}{others}"));
     }
+    for text in said(part) {
+        *text = redactor.text(text).into_owned();
+    }
+}
+
+/// What the index says of a part, except for its files, which have their new names already.
+fn said(part: &mut PartEntry) -> impl Iterator<Item = &mut String> {
+    let texts = [&mut part.app, &mut part.reason, &mut part.command];
+    texts.into_iter().flatten().chain(&mut part.messages)
 }
 
 /// A path whose name is one of the kernel, and would no longer be found by `doctor` if a machine that is
@@ -230,6 +242,26 @@ mod tests {
             file.path
         );
         assert!(fs::read_to_string(staging.path().join(&file.path)).unwrap().starts_with("host-"));
+    }
+
+    #[test]
+    fn the_index_names_a_file_as_it_is_called_in_the_bundle() {
+        let staging = tempfile::tempdir().unwrap();
+        let mut entry = part_of(staging.path(), "198.18.0.1.txt", "gw7");
+        entry.app = Some("198.18.0.1".to_owned());
+        entry.command = Some("pmdscope capture -i 198.18.0.1:any".to_owned());
+        entry.lose("gw7 did not answer");
+        entry.messages = vec!["note: 0xc6120001 of gw7".to_owned()];
+        let mut entries = [entry];
+        let mut redactor = Redactor::new(&["gw7".to_owned()]).unwrap();
+        parts(&mut redactor, staging.path(), &mut entries);
+        let [entry] = entries;
+        let app = entry.app.unwrap();
+        assert_ne!(app, "198.18.0.1");
+        assert_eq!(entry.files[0].path, format!("{app}.txt"));
+        assert_eq!(entry.command.unwrap(), format!("pmdscope capture -i {app}:any"));
+        let said = format!("{} {}", entry.reason.unwrap(), entry.messages[0]);
+        assert!(!said.contains("gw7") && !said.contains("c6120001"), "{said}");
     }
 
     #[test]

@@ -142,6 +142,7 @@ fn leak(scratch: &Scratch) -> Result<()> {
     }
     let findings = String::from_utf8_lossy(unpacked.file("findings/recorded.txt")?).into_owned();
     ensure!(findings.contains(app), "{findings}");
+    begins_with_the_leak(&index, app)?;
 
     for (part, file) in
         [("interrupts", "interrupts/interrupts.json"), ("profile", "lcores/profile.json")]
@@ -195,6 +196,20 @@ fn complete_or_noted(unpacked: &Unpacked, part: &str, file: &str) -> Result<()> 
     }
     let reason = entry["reason"].as_str().unwrap_or_default();
     ensure!(!reason.is_empty() && !reason.contains("Usage"), "{entry:#}");
+    Ok(())
+}
+
+/// The index has the finding about an app before the files.
+fn begins_with_the_leak(index: &str, app: &str) -> Result<()> {
+    let (begin, _) = index.split_once("\nFILES\n").context("no files in the index")?;
+    let about = format!(": {app} ");
+    let is_leak = |line: &&str| line.contains(&about) && line.contains(": leak: ");
+    let mut lines = begin.lines().skip_while(|line| !is_leak(line));
+    ensure!(lines.next().is_some(), "the leak is not in {begin}");
+    ensure!(lines.any(|line| line.starts_with("    what to do: ")), "no advice in {begin}");
+    let sections = ["\nFINDINGS: ", "\nNOT ASKED\n", "\nNOT COLLECTED\n"];
+    let places = sections.map(|section| begin.find(section));
+    ensure!(places.iter().all(Option::is_some) && places.is_sorted(), "{begin}");
     Ok(())
 }
 
@@ -328,6 +343,9 @@ fn stopped_app(scratch: &Scratch) -> Result<()> {
     let has_reason =
         |(part, reason): &(String, String)| part == "capture" || reason.contains("answer");
     ensure!(missing.iter().any(has_reason), "{missing:?}");
+    let index = String::from_utf8_lossy(unpacked.file("INDEX.txt")?).into_owned();
+    let silent = format!("\nNOT ASKED\n{}: ", pair.app());
+    ensure!(index.contains(&silent) && !index.contains("has answered"), "{index}");
     // Files and directories of the kernel may be empty.
     let is_ours = |path: &str| path.contains('.') && !path.starts_with("doctor/tree/");
     for (path, file) in unpacked.0.iter().filter(|(path, _)| is_ours(path)) {
