@@ -11,6 +11,7 @@ mod progress;
 mod recording;
 mod redact;
 mod redaction;
+mod report;
 mod signals;
 mod staging;
 mod versions;
@@ -61,7 +62,8 @@ pub(crate) const HOST_TREE: &str = "doctor/tree";
 /// Collect everything about an incident into one file
 ///
 /// Recording, findings, leaks with packets, a short capture, checks of the machine, versions and
-/// configuration, with an index. `top --replay` opens the bundle on another machine.
+/// configuration, with an index and a page for browsers. `top --replay` opens the bundle on another
+/// machine.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -211,7 +213,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .with_context(|| format!("cannot write {}", archive.target().display()))?;
     let target = archive.target().to_owned();
     progress.doing(&format!("writing {}", target.display()));
-    let size = archive.write(staging.path(), &name, &[index::TEXT, index::JSON])?;
+    let size = archive.write(staging.path(), &name, &[index::TEXT, index::JSON, report::FILE])?;
     progress.tell(&summary(&target, size, missing));
     Ok(ExitCode::SUCCESS)
 }

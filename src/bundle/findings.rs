@@ -1,4 +1,4 @@
-//! What the reports of a bundle have found and could not look at, for its index.
+//! What the reports of a bundle have found and could not look at, for its index and its page.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -133,7 +133,7 @@ impl BundleFinding {
 }
 
 /// From the worst on.
-const SEVERITIES: [&str; 3] = ["critical", "warning", "info"];
+pub(super) const SEVERITIES: [&str; 3] = ["critical", "warning", "info"];
 
 impl FindingSpan {
     /// From when to when, and how often.
@@ -141,6 +141,14 @@ impl FindingSpan {
         let times = number::plural(self.times, "time");
         let present = if self.present { ", still there at the end" } else { "" };
         format!("{} to {}, {times}{present}", self.since, self.until)
+    }
+}
+
+impl BundleCause {
+    /// The cause with its share and what indicates it.
+    pub(super) fn text(&self) -> String {
+        let share = self.share.map(|share| format!(" ({})", number::percent(share)));
+        format!("{}{}: {}", self.cause, share.unwrap_or_default(), self.evidence)
     }
 }
 

@@ -1,7 +1,7 @@
-//! What follows the collection: redaction, and the index.
+//! What follows the collection: redaction, the index, and the page.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
@@ -12,16 +12,22 @@ use super::index::{
     self, BundleIndex, INDEX_SCHEMA, PartEntry, Redaction, rounded_seconds, time_text,
 };
 use super::redact::{self, names_of_this_machine};
-use super::{APP, Bundle, archive, write};
+use super::report::{self, PlayLimit, RecordedHistory};
+use super::{APP, Bundle, RECORDING, archive, write};
 
-/// All that was collected, as the index shows it.
+/// How long the recording may be read for the page.
+const PAGE_BUDGET: Duration = Duration::from_secs(15);
+
+/// All that was collected, as the index and the page show it.
 pub(super) struct CollectedBundle {
     pub(super) parts: Vec<PartEntry>,
     found: BundleFindings,
+    /// Of the recording, or why there is none.
+    history: Result<RecordedHistory, String>,
 }
 
 impl Bundle<'_> {
-    /// Redacts what was collected, reads what the index shows of it, and leaves out what exceeds
+    /// Redacts what was collected, reads what the index and the page show of it, and leaves out what exceeds
     /// the size limit. All that is read is redacted by then.
     pub(super) fn finish(&mut self) -> CollectedBundle {
         let mut parts = std::mem::take(&mut self.collector.parts);
@@ -31,8 +37,9 @@ impl Bundle<'_> {
             redact::parts(redactor, staging, &mut parts);
         }
         let found = BundleFindings::read(staging, self.unasked(&parts));
+        let history = self.history(&parts);
         archive::limit(&mut parts, staging, self.args.max_size);
-        CollectedBundle { parts, found }
+        CollectedBundle { parts, found, history }
     }
 
     /// Apps that gave nothing, and apps that were not looked for.
@@ -57,7 +64,21 @@ impl Bundle<'_> {
         unasked
     }
 
-    /// Writes the index, for people and for programs.
+    /// What the recording shows over time, or why nothing.
+    fn history(&self, parts: &[PartEntry]) -> Result<RecordedHistory, String> {
+        let mut recordings = parts.iter().filter(|part| part.part == RECORDING);
+        if !recordings.clone().any(PartEntry::has_files) {
+            let reason = recordings.find_map(|part| part.reason.clone());
+            return Err(reason.unwrap_or_else(|| "none was collected".to_owned()));
+        }
+        let stop = self.collector.stop;
+        let limit =
+            PlayLimit { deadline: Instant::now() + PAGE_BUDGET, is_unwanted: &|| stop.count() > 1 };
+        let dir = self.collector.staging.join(RECORDING);
+        RecordedHistory::play(&dir, &self.settings, &limit).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Writes the index, for people and for programs, and the page.
     ///
     /// # Errors
     ///
@@ -67,7 +88,7 @@ impl Bundle<'_> {
         collected: CollectedBundle,
         started: Timestamp,
     ) -> Result<()> {
-        let CollectedBundle { parts, found } = collected;
+        let CollectedBundle { parts, found, history } = collected;
         let ended = Timestamp::now();
         let time = Duration::try_from(ended.duration_since(started)).unwrap_or_default();
         let index = BundleIndex {
@@ -84,7 +105,8 @@ impl Bundle<'_> {
         };
         let staging = self.collector.staging;
         write(staging, Path::new(index::TEXT), &index.text())?;
-        write(staging, Path::new(index::JSON), &index.json()?)
+        write(staging, Path::new(index::JSON), &index.json()?)?;
+        write(staging, Path::new(report::FILE), &report::page(&index, &history))
     }
 
     /// A text without addresses and names, if the bundle has none.

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::findings::{BundleFinding, BundleFindings};
 use super::redaction::{KEPT, REPLACED};
-use super::APP;
+use super::{APP, report};
 use crate::output::{one_line, plain};
 
 /// Version of index.json; raised when a field changes its meaning.
@@ -180,6 +180,8 @@ impl BundleIndex {
         if self.interrupted {
             let _ = writeln!(out, "INTERRUPTED: later parts were not collected");
         }
+        let _ =
+            writeln!(out, "{} shows the same with graphs and tables, in a browser", report::FILE);
         self.add_findings(&mut out);
         self.add_unasked(&mut out);
         self.add_missing(&mut out);
@@ -319,7 +321,7 @@ pub(super) fn rounded_seconds(time: Duration) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use insta::assert_snapshot;
     use serde_json::json;
 
@@ -344,7 +346,7 @@ mod tests {
     }
 
     /// Of a bundle with a finding, an app that did not answer, and a part that is missing.
-    fn index() -> BundleIndex {
+    pub(in crate::bundle) fn index() -> BundleIndex {
         let capture = PartEntry {
             part: "capture",
             app: Some("reflector".to_owned()),

@@ -143,6 +143,7 @@ fn leak(scratch: &Scratch) -> Result<()> {
     let findings = String::from_utf8_lossy(unpacked.file("findings/recorded.txt")?).into_owned();
     ensure!(findings.contains(app), "{findings}");
     begins_with_the_leak(&index, app)?;
+    page_has_the_leak(&unpacked, app)?;
 
     for (part, file) in
         [("interrupts", "interrupts/interrupts.json"), ("profile", "lcores/profile.json")]
@@ -210,6 +211,31 @@ fn begins_with_the_leak(index: &str, app: &str) -> Result<()> {
     let sections = ["\nFINDINGS: ", "\nNOT ASKED\n", "\nNOT COLLECTED\n"];
     let places = sections.map(|section| begin.find(section));
     ensure!(places.iter().all(Option::is_some) && places.is_sorted(), "{begin}");
+    Ok(())
+}
+
+/// The page shows an app that loses mbufs, its rates and its pools; it runs and loads nothing.
+fn page_has_the_leak(unpacked: &Unpacked, app: &str) -> Result<()> {
+    let page = String::from_utf8(unpacked.file("report.html")?.to_vec())?;
+    let parts = [
+        "default-src 'none'; style-src 'unsafe-inline'",
+        "<article class=\"",
+        "leak.c:",
+        "<figcaption>RX packets/s</figcaption>",
+        "<figcaption>Mempools, in use</figcaption>",
+        &format!("<h3>{app}</h3>"),
+        "Leak sites",
+    ];
+    for part in parts {
+        ensure!(page.contains(part), "no {part} in {page}");
+    }
+    // Nobody draws a line of a rate that was not measured.
+    let lines = page.split("class=\"line s0\" d=\"M").skip(1);
+    let points = lines.map(|line| line.split('"').next().unwrap_or_default().matches('L').count());
+    ensure!(points.max() >= Some(3), "no line has several points: {page}");
+    for way in ["<script", "src=", "href", "http:", "https:", "://"] {
+        ensure!(!page.contains(way), "{way} in {page}");
+    }
     Ok(())
 }
 
@@ -346,6 +372,8 @@ fn stopped_app(scratch: &Scratch) -> Result<()> {
     let index = String::from_utf8_lossy(unpacked.file("INDEX.txt")?).into_owned();
     let silent = format!("\nNOT ASKED\n{}: ", pair.app());
     ensure!(index.contains(&silent) && !index.contains("has answered"), "{index}");
+    let page = String::from_utf8_lossy(unpacked.file("report.html")?).into_owned();
+    ensure!(page.contains(&format!("<li><b>{}</b>: ", pair.app())), "{page}");
     // Files and directories of the kernel may be empty.
     let is_ours = |path: &str| path.contains('.') && !path.starts_with("doctor/tree/");
     for (path, file) in unpacked.0.iter().filter(|(path, _)| is_ours(path)) {
