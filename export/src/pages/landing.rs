@@ -1,10 +1,9 @@
 //! The HTML page: running apps and their findings.
 
-use std::fmt::Write;
-
-use pmdscope_telemetry::AppState;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pmdscope_telemetry::discover::unreadable_text;
 use pmdscope_telemetry::model::PortRates;
+use pmdscope_telemetry::{AppState, FleetState};
 
 use crate::health::AppHealth;
 use crate::snapshot::ScrapeSnapshot;
@@ -31,110 +30,116 @@ const STYLE: &str = "body{font:15px sans-serif;margin:1em auto;max-width:60em;pa
 const REFRESH_S: u32 = 15;
 
 /// Returns the page; `broken` is the reason why a changed web configuration is not used.
+///
+/// Names come from directories, which anybody may create in `/tmp`: `html!` escapes them.
 pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let host = escape(&host);
-    let anchor = |url: &String| format!("<a href=\"{}\">dashboards</a> · ", escape(url));
-    let dashboards = snapshot.render_options.dashboards.as_ref().map(anchor).unwrap_or_default();
-    let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\">\
-         <meta http-equiv=\"refresh\" content=\"{REFRESH_S}\">\
-         <title>{host} · pmdscope</title><style>{STYLE}</style></head><body>\n\
-         <h1>{host}</h1>\n\
-         <p>{dashboards}<a href=\"/metrics\">metrics</a> · <a href=\"/ready\">ready</a> · \
-         <a href=\"/healthz\">healthz</a> · <a href=\"/sd\">service discovery</a> · pmdscope {}</p>\n",
-        env!("CARGO_PKG_VERSION")
-    );
-    if let Some(broken) = broken {
-        let broken = escape(broken);
-        let _ = writeln!(html, "<p class=\"bad\">{broken}; the last good one stays in use</p>");
-    }
-    if let Some(unreadable) = unreadable_text(&snapshot.fleet.unreadable) {
-        let _ = writeln!(html, "<p class=\"bad\">{}</p>", escape(&unreadable));
-    }
-    for finding in snapshot.fleet.interfaces.findings() {
-        let [subject, evidence, advice] =
-            [&finding.subject.to_string(), &finding.evidence, &finding.advice].map(|t| escape(t));
-        let (lint, severity) = (finding.lint, finding.severity.word());
-        let _ = writeln!(
-            html,
-            "<p><span class=\"bad\"><b>{lint}</b> of {subject}, {severity}: {evidence}</span><br>{advice}</p>"
-        );
-    }
-    if let Some(error) = &snapshot.fleet.interfaces.error {
-        let _ = writeln!(html, "<p class=\"bad\">interfaces: {}</p>", escape(error));
-    }
-    let apps = &snapshot.fleet.apps;
-    let health: Vec<_> =
-        apps.iter().map(|app| AppHealth::of(app, &snapshot.render_options.tolerate)).collect();
-    if health.is_empty() {
-        let _ = writeln!(html, "<p class=\"bad\">{NO_APPS}</p>");
-    } else {
-        html += "<table><tr><th>App</th><th>Now</th><th>RX pps</th><th>TX pps</th><th>Missed/s</th>\
-                 <th>Findings</th></tr>\n";
-        for (app, health) in apps.iter().zip(&health) {
-            row(&mut html, app, health);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width";
+                meta http-equiv="refresh" content=(REFRESH_S);
+                title { (host) " · pmdscope" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (host) }
+                (links(snapshot.render_options.dashboards.as_deref()))
+                @if let Some(broken) = broken {
+                    p.bad { (broken) "; the last good one stays in use" }
+                }
+                (of_host(&snapshot.fleet))
+                (apps(snapshot))
+            }
         }
-        html += "</table>\n";
-    }
-    html += "</body></html>\n";
-    html
+    };
+    page.into_string() + "\n"
 }
 
-fn row(html: &mut String, app: &AppState, health: &AppHealth<'_>) {
-    let (class, now) = if health.ready { ("", "ready") } else { (" class=\"bad\"", "not ready") };
+fn links(dashboards: Option<&str>) -> Markup {
+    html! {
+        p {
+            @if let Some(url) = dashboards { a href=(url) { "dashboards" } " · " }
+            a href="/metrics" { "metrics" } " · "
+            a href="/ready" { "ready" } " · "
+            a href="/healthz" { "healthz" } " · "
+            a href="/sd" { "service discovery" } " · pmdscope " (env!("CARGO_PKG_VERSION"))
+        }
+    }
+}
+
+/// What is wrong with the interfaces of the kernel, and with directories.
+fn of_host(fleet: &FleetState) -> Markup {
+    html! {
+        @if let Some(unreadable) = unreadable_text(&fleet.unreadable) { p.bad { (unreadable) } }
+        @for finding in fleet.interfaces.findings() {
+            p {
+                span.bad {
+                    b { (finding.lint.to_string()) } " of " (finding.subject.to_string())
+                    ", " (finding.severity.word()) ": " (finding.evidence)
+                }
+                br;
+                (finding.advice)
+            }
+        }
+        @if let Some(error) = &fleet.interfaces.error { p.bad { "interfaces: " (error) } }
+    }
+}
+
+fn apps(snapshot: &ScrapeSnapshot) -> Markup {
+    let tolerate = &snapshot.render_options.tolerate;
+    let apps = &snapshot.fleet.apps;
+    html! {
+        @if apps.is_empty() {
+            p.bad { (NO_APPS) }
+        } @else {
+            table {
+                tr {
+                    th { "App" } th { "Now" } th { "RX pps" } th { "TX pps" } th { "Missed/s" }
+                    th { "Findings" }
+                }
+                @for app in apps { (row(app, &AppHealth::of(app, tolerate))) }
+            }
+        }
+    }
+}
+
+fn row(app: &AppState, health: &AppHealth<'_>) -> Markup {
     let query: String = form_urlencoded::byte_serialize(health.app.as_bytes()).collect();
-    let _ = write!(
-        html,
-        "<tr><td>{}<br><a href=\"/metrics?app={query}\">metrics</a> \
-         <a href=\"/ready?app={query}\">ready</a></td><td{class}>{now}</td>",
-        escape(health.app)
-    );
     let model = app.model.as_deref().filter(|_| !app.stale());
     let rates: [(&str, PortRate); 3] = [
         ("RX pps", |rates| rates.rx_pps),
         ("TX pps", |rates| rates.tx_pps),
         ("Missed/s", |rates| rates.rx_missed_ps),
     ];
-    for (title, of) in rates {
+    let text = |of: PortRate| {
         let rate = model.and_then(|model| model.sum_of_ports(of));
-        let rate = rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
-        let _ = write!(html, "<td class=\"number\" title=\"{title}\">{rate}</td>");
-    }
-    *html += "<td>";
-    if health.reasons.is_empty() {
-        *html += "none";
-    }
-    for reason in &health.reasons {
-        let about = if reason.subject.is_app() { "" } else { " of " };
-        let tolerated = if reason.tolerated { " (tolerated)" } else { "" };
-        let (evidence, advice) = (escape(reason.evidence), escape(reason.advice));
-        let subject = escape(&reason.subject.to_string());
-        let _ = write!(
-            html,
-            "<b>{}</b>{about}{subject}, {}{tolerated}: {evidence}<p class=\"advice\">{advice}</p>",
-            reason.reason,
-            reason.severity.word()
-        );
-    }
-    *html += "</td></tr>\n";
-}
-
-/// Escapes text for HTML. Names come from directories, which anybody may create in `/tmp`.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&#39;",
-            char => escaped.push(char),
+        rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"))
+    };
+    html! {
+        tr {
+            td {
+                (health.app) br;
+                a href={ "/metrics?app=" (query) } { "metrics" } " "
+                a href={ "/ready?app=" (query) } { "ready" }
+            }
+            td.bad[!health.ready] { @if health.ready { "ready" } @else { "not ready" } }
+            @for (title, of) in rates { td.number title=(title) { (text(of)) } }
+            td {
+                @if health.reasons.is_empty() { "none" }
+                @for reason in &health.reasons {
+                    b { (reason.reason.to_string()) }
+                    @if !reason.subject.is_app() { " of " (reason.subject.to_string()) }
+                    ", " (reason.severity.word())
+                    @if reason.tolerated { " (tolerated)" }
+                    ": " (reason.evidence)
+                    p.advice { (reason.advice) }
+                }
+            }
         }
     }
-    escaped
 }
 
 #[cfg(test)]
@@ -178,6 +183,13 @@ mod tests {
 
     #[test]
     fn names_cannot_add_markup() {
-        assert_eq!(escape("<a href='x\">&"), "&lt;a href=&#39;x&quot;&gt;&amp;");
+        let mut fleet = crate::fixture::fleet();
+        let evil = "<a href='x\">&";
+        fleet.apps[0].name = evil.to_owned();
+        let options = RenderOptions::default().into();
+        let snapshot = ScrapeSnapshot::new(fleet, ExporterCounters::default(), options);
+        let html = page(&snapshot, Some(evil));
+        assert_eq!(html.matches("&lt;a href='x&quot;&gt;&amp;").count(), 2, "{html}");
+        assert!(!html.contains(evil), "{html}");
     }
 }
