@@ -307,7 +307,7 @@ fn explain(fleet: &FleetState, scans: &AppScans, pool: Option<&str>) -> Result<b
             _ => bail!("{}", report::why_no_ledger(fleet, scans)),
         }
     }
-    let read = output::print_fitted(&text)?;
+    let read = output::print_fitted_text(&text)?;
     for (app, why) in scans.iter().filter_map(|(app, scan)| Some((app, scan.as_ref().err()?))) {
         output::tell(&format!("{app}: not scanned: {why}"));
     }

@@ -46,6 +46,12 @@ pub(crate) fn print_fitted(lines: &[TextLine], color: Color) -> Result<bool> {
     print_lines(&fitted(lines, StandardOutput::width()), color)
 }
 
+/// Prints the lines of a text without tones as [`print_fitted()`] does.
+pub(crate) fn print_fitted_text(text: &str) -> Result<bool> {
+    let lines: Vec<TextLine> = text.lines().map(|line| line.to_owned().into()).collect();
+    print_fitted(&lines, Color::Never)
+}
+
 /// Prints a table, in `width` characters or as wide as it likes; the result is as that of [`print()`].
 pub(crate) fn print_table(table: &TextTable, width: Option<usize>, color: Color) -> Result<bool> {
     print_lines(&table_lines(table, width, Theme::default()), color)

@@ -8,10 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use pmdscope_render::TextLine;
 use pmdscope_xdp::{Filter, XdpError};
 
-use crate::color::Color;
 use crate::exit::{FAILED, Usage};
 use crate::output;
 
@@ -117,9 +115,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode> {
     if args.json {
         output::print_json(&report::Document::of(&reports))?;
     } else {
-        let text = report::text(&reports);
-        let lines: Vec<TextLine> = text.lines().map(|line| line.to_owned().into()).collect();
-        output::print_fitted(&lines, Color::Never)?;
+        output::print_fitted_text(&report::text(&reports))?;
     }
     if reports.is_empty() {
         output::tell("no interface of this network namespace has a filter");

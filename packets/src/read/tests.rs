@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::io::{Cursor, Write};
+use std::path::PathBuf;
 use std::process::Command;
 
 use flate2::Compression;
