@@ -106,6 +106,11 @@ impl FileInput {
         self.bytes.buffer()
     }
 
+    /// Skips bytes that were read ahead.
+    pub(super) fn consume(&mut self, len: usize) {
+        self.bytes.consume(len);
+    }
+
     /// Appends the next `len` bytes, or the rest of the file. Memory grows only as bytes arrive, so a
     /// wrong length does no harm.
     pub(super) fn read(&mut self, len: usize, out: &mut Vec<u8>) -> io::Result<usize> {

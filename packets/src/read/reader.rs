@@ -111,8 +111,10 @@ pub struct FileReader {
     name: String,
     input: FileInput,
     format: InputFormat,
-    /// The current block or record.
+    /// The current block or record, unless it is in place.
     block: Vec<u8>,
+    /// Length of the current record, if it is whole at the beginning of what was read ahead; else 0.
+    in_place: usize,
     /// Number of packets before this item.
     packets: u64,
     at_packet: bool,
@@ -165,8 +167,8 @@ impl FileReader {
             return Err(ReadError::Io { name, source });
         }
         let format = InputFormat::Pcapng(SectionReader::default());
-        let (packets, at_packet, texts) = (0, false, PacketTexts::default());
-        let mut reader = Self { name, input, format, block, packets, at_packet, texts };
+        let (in_place, packets, at_packet, texts) = (0, 0, false, PacketTexts::default());
+        let mut reader = Self { name, input, format, block, in_place, packets, at_packet, texts };
         let reversed = [3, 2, 1, 0].map(|at| reader.block.get(at).copied().unwrap_or_default());
         match reader.block.as_slice() {
             [] => Err(ReadError::Empty(reader.name)),
@@ -192,7 +194,7 @@ impl FileReader {
     /// Returns whether the next item is not completely buffered, so that reading it from a pipe may
     /// block.
     pub fn may_wait(&self) -> bool {
-        let next = self.input.buffered();
+        let next = self.input.buffered().get(self.in_place..).unwrap_or_default();
         let size = match &self.format {
             InputFormat::Pcap { begun: ..2, .. } => return false,
             InputFormat::Pcap { header, .. } if next.len() >= header.record_size() => {
@@ -234,12 +236,14 @@ impl FileReader {
     /// # Errors
     /// Fails if the item is malformed.
     pub fn item(&mut self) -> Result<FileItem<'_>, ReadError> {
-        let Self { name, format, block, packets, at_packet, texts, .. } = self;
+        let Self { name, input, format, block, in_place, packets, at_packet, texts } = self;
         let item = match format {
             InputFormat::Pcap { begun: 1, .. } => Ok(FileItem::Section(SectionOrigin::default())),
             InputFormat::Pcap { header, begun: 2 } => Ok(FileItem::Interface(header.interface())),
             InputFormat::Pcap { header, .. } => {
-                header.packet(block, *packets).map(FileItem::Packet)
+                let there = input.buffered().get(..*in_place).unwrap_or_default();
+                let record = if there.is_empty() { block.as_slice() } else { there };
+                header.packet(record, *packets).map(FileItem::Packet)
             }
             InputFormat::Pcapng(_) if block.is_empty() => Ok(FileItem::Other),
             InputFormat::Pcapng(section) => section.item(block, *packets, texts),
@@ -253,6 +257,16 @@ impl FileReader {
     }
 
     fn advance_record(&mut self, header: PcapHeader) -> Result<bool, ReadError> {
+        self.input.consume(std::mem::take(&mut self.in_place));
+        let next = self.input.buffered();
+        if next.len() >= header.record_size() {
+            let caplen = header.caplen(next);
+            let size = header.record_size() + caplen as usize;
+            if caplen <= MAX_SNAPLEN && next.len() >= size {
+                self.in_place = size;
+                return Ok(true);
+            }
+        }
         self.block.clear();
         if !self.read_or_end(header.record_size())? {
             return Ok(false);
