@@ -147,6 +147,11 @@ impl RecordingPlayer {
         self.sources.last().map_or(0, |source| source.header().utc_offset_s)
     }
 
+    /// Returns the name of the recorded machine; empty if the recording does not have it.
+    pub fn host(&self) -> &str {
+        self.sources.last().map_or("", |source| source.header().host.as_str())
+    }
+
     /// Returns the apps of the recording, as far as they are known: those of a file without an
     /// index are known only after they were read.
     pub fn apps(&self) -> BTreeSet<&str> {

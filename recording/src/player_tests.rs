@@ -51,6 +51,8 @@ fn replayed_states_equal_the_live_ones() {
     assert_eq!(play(&mut player), states);
     assert_eq!(player.apps(), ["fwd", "lb"].into());
     assert_eq!(player.notes(), []);
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(player.host(), host.trim());
     assert!(states.iter().any(|fleet| !fleet.findings().is_empty()));
     assert!(states[150].models().any(|(_, model)| model.ports[0].rx_pps == Some(500_000.0)));
 }
