@@ -16,6 +16,9 @@ use self::conversation_term::ConversationTerm;
 use self::quantity::Quantity;
 use crate::table::{Column, ColumnNumber, TableRow, TextTable, plain};
 
+/// Most columns that a message lists.
+const COLUMNS_MAX: usize = 40;
+
 /// Most bytes of a compiled regular expression, and of what it keeps while it is matched.
 const REGEX_BYTES: usize = 1 << 18;
 
@@ -88,7 +91,12 @@ pub enum FilterError {
     /// It has a mistake.
     Syntax(FilterSyntaxError),
     /// No table has such a column.
-    UnknownColumn(String),
+    UnknownColumn {
+        /// As it was typed.
+        name: String,
+        /// Those that there are, as users type them, the most similar first.
+        columns: Vec<String>,
+    },
     /// A column of words.
     Words(&'static str),
     /// A column that is compared with a number of another unit, and what it is.
@@ -102,7 +110,16 @@ impl fmt::Display for FilterError {
         match self {
             // The cursor is there.
             Self::Syntax(error) => f.write_str(error.reason()),
-            Self::UnknownColumn(name) => write!(f, "no column '{name}' on this page"),
+            Self::UnknownColumn { name, columns } if columns.is_empty() => {
+                write!(f, "no column '{name}'")
+            }
+            Self::UnknownColumn { name, columns } => {
+                let named = columns.iter().take(COLUMNS_MAX).map(String::as_str);
+                let named = named.collect::<Vec<_>>().join(", ");
+                let more = columns.len().saturating_sub(COLUMNS_MAX);
+                let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+                write!(f, "no column '{name}'; there are {named}{more}")
+            }
             Self::Words(title) => write!(f, "{title} has words: use a colon"),
             Self::Unit(title, wanted) => write!(f, "{title} is {wanted}"),
             Self::OnlyConversations(word) => write!(f, "only conversations have '{word}'"),
@@ -120,6 +137,31 @@ impl FilterError {
             other => other.to_string(),
         }
     }
+
+    /// None of these columns has that name.
+    fn unknown<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        for typed in columns.map(Column::typed_name) {
+            if !names.contains(&typed) {
+                names.push(typed);
+            }
+        }
+        let alike = |typed: &String| {
+            let pairs = typed.chars().zip(name.chars());
+            pairs.take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count()
+        };
+        names.sort_by_key(|typed| std::cmp::Reverse(alike(typed)));
+        Self::UnknownColumn { name: name.to_owned(), columns: names }
+    }
+}
+
+/// What is before a colon can only be meant as the name of a column: addresses, places in source
+/// code and PCI devices have colons as well.
+fn is_column_like(name: &str) -> bool {
+    let letters = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '/');
+    name.starts_with(char::is_alphabetic)
+        && name.chars().all(letters)
+        && !name.chars().all(|letter| letter.is_ascii_hexdigit())
 }
 
 impl RowFilter {
@@ -215,10 +257,12 @@ impl CellTerm {
     }
 
     fn check(&self, tables: &[TextTable]) -> Result<(), FilterError> {
-        let (Some(name), false) = (&self.column, matches!(self.test, CellTest::Word { .. })) else {
+        let Some(name) = &self.column else { return Ok(()) };
+        if matches!(self.test, CellTest::Word { .. }) && !is_column_like(name) {
             return Ok(());
-        };
-        let mut error = FilterError::UnknownColumn(name.clone());
+        }
+        let columns = tables.iter().flat_map(|table| &table.columns);
+        let mut error = FilterError::unknown(name, columns);
         for columns in tables.iter().map(|table| &table.columns) {
             let Some((at, _)) = find(columns, name) else { continue };
             match &self.test {
@@ -393,6 +437,15 @@ impl BoundTerm<'_> {
 }
 
 impl TextTable {
+    /// The column that a user calls so, as in filters.
+    ///
+    /// # Errors
+    /// Which columns there are.
+    pub fn column(&self, name: &str) -> Result<&Column, FilterError> {
+        let found = find(&self.columns, name).map(|(at, _)| &self.columns[at]);
+        found.ok_or_else(|| FilterError::unknown(name, self.columns.iter()))
+    }
+
     /// Keeps the rows that match. Those of conversations were filtered as they were made.
     pub fn filter(&mut self, filter: &RowFilter) {
         if !self.of_conversations {

@@ -62,7 +62,6 @@ fn words() {
         ("size:30", "c"),
         ("used:30 name:c", "c"),
         ("!name:c !name:a", "b"),
-        ("none:such", ""),
         ("!198.18.0.1:53", "abc"),
     ] {
         assert_eq!(left(table(), filter), rows, "{filter}");
@@ -191,9 +190,11 @@ fn what_means_nothing_is_told() {
         ("miss>", "no number: ''"),
         ("miss>1x", "no number: '1x'"),
         ("miss=-", "no number: '-'"),
-        ("nothing>1", "no column 'nothing' on this page"),
-        ("nothing:/x/", "no column 'nothing' on this page"),
-        ("mi>1", "no column 'mi' on this page"),
+        ("none>1", "no column 'none'; there are app, miss/s, missed, rx_pps, used, gap, state"),
+        ("none:/x/", "no column 'none'; there are app, miss/s, missed, rx_pps, used, gap, state"),
+        ("none:x", "no column 'none'; there are app, miss/s, missed, rx_pps, used, gap, state"),
+        ("mi>1", "no column 'mi'; there are miss/s, missed, app, rx_pps, used, gap, state"),
+        ("stats:x", "no column 'stats'; there are state, app, miss/s, missed, rx_pps, used, gap"),
         ("state>1", "State has words: use a colon"),
         ("used>1k", "Used is a share: 90%"),
         ("gap>50", "Gap is a time: 50us, 3ms, 10s, 2m, 1h"),
@@ -201,6 +202,39 @@ fn what_means_nothing_is_told() {
     ] {
         assert_eq!(problem(filter), said, "{filter}");
     }
+}
+
+#[test]
+fn addresses_and_places_in_source_code_name_no_column() {
+    let words = [
+        "192.0.2.1:443",
+        "[2001:db8::1]:53",
+        "fe80::1",
+        "aa:bb:cc",
+        "0000:03:00.0",
+        "app_fwd.c:18",
+        "my-app:0",
+        "vlan7.4:x",
+        "/none:x/",
+    ];
+    for word in words {
+        let table = measured();
+        let parsed = RowFilter::parse(word).unwrap();
+        assert_eq!(parsed.check(&[table]), Ok(()), "{word}");
+    }
+}
+
+#[test]
+fn columns_have_names_that_can_be_typed() {
+    let titles = ["RX, 1m", "Miss/s", "bit/s 2s", "Queue"];
+    let columns: Vec<_> = titles.into_iter().map(Column::number).collect();
+    let typed: Vec<_> = columns.iter().map(Column::typed_name).collect();
+    assert_eq!(typed, ["rx_1m", "miss/s", "bit/s_2s", "queue"]);
+    let table = TextTable::new("Any", columns);
+    for (typed, title) in typed.iter().zip(titles) {
+        assert_eq!(table.column(typed).map(Column::name), Ok(title));
+    }
+    assert!(table.column("nothing").is_err());
 }
 
 #[test]

@@ -115,6 +115,13 @@ impl Column {
         self.name
     }
 
+    /// Its name as users type it: `rx_pps`, `miss/s`, `pool_1m`.
+    pub fn typed_name(&self) -> String {
+        let letters = |letter: char| letter.is_alphanumeric() || letter == '/';
+        let words = self.name.split(|letter| !letters(letter)).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect::<Vec<_>>().join("_")
+    }
+
     /// Whether this is its name, ignoring case, blanks and signs.
     pub fn is(&self, name: &str) -> bool {
         plain(self.name) == plain(name)
