@@ -297,8 +297,9 @@ fn display_live(args: &Args, config: Config) -> Result<()> {
     settings.replies = Some(Arc::default());
     settings.histograms.want(false);
     let options = options(args, config.top, TimeZone::system(), settings.rules.thresholds)?;
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let (replies, histograms) = (settings.replies.clone(), Arc::clone(&settings.histograms));
-    let options = DisplayOptions { replies, histograms, ..options };
+    let options = DisplayOptions { host, replies, histograms, ..options };
     let (mut sampler, mut runner) = (None, None);
     let live = |feed: DisplayFeed<LiveUpdate>| {
         sampler = Some(flows::start(feed.clone(), untraced));
@@ -329,6 +330,7 @@ fn display_replay(
     };
     let thresholds = config.settings.rules.thresholds;
     let options = options(args, config.top, source::time_zone(&player), thresholds)?;
+    let options = DisplayOptions { host: player.host().to_owned(), ..options };
     let (cursor, again) = (RecordingCursor::new(player), RecordingCursor::new(again));
     let mut runner = None;
     let replay = |feed: DisplayFeed<ReplayUpdate>| {
@@ -351,6 +353,7 @@ fn options(
 ) -> Result<DisplayOptions> {
     let (theme, notice) = args.theme.choose(&top, theme::variable);
     Ok(DisplayOptions {
+        host: String::new(),
         theme,
         notice,
         interval_ms: millis(args.interval(&top)?),

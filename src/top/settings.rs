@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pmdscope_render::Palette;
+use pmdscope_tui::columns::check_filter;
 use pmdscope_tui::keys::KeyMap;
 use pmdscope_tui::state::{ColumnChoices, PageTab, ViewFilter};
 
@@ -53,16 +54,11 @@ impl Default for TopSettings {
 /// # Errors
 /// The names that there are.
 pub(crate) fn page(text: &str) -> Result<PageTab, String> {
-    let found = PageTab::ALL.into_iter().find(|tab| page_name(*tab) == text);
+    let found = PageTab::ALL.into_iter().find(|tab| tab.name() == text);
     found.ok_or_else(|| {
-        let names = PageTab::ALL.map(page_name);
+        let names = PageTab::ALL.map(PageTab::name);
         format!("expected one of {}", names.join(", "))
     })
-}
-
-/// The name of a page on the command line and in the configuration.
-pub(crate) fn page_name(page: PageTab) -> String {
-    page.title().to_lowercase()
 }
 
 /// A filter, as it is typed.
@@ -73,5 +69,6 @@ pub(crate) fn filter(text: &str) -> Result<String, String> {
     if text.chars().any(char::is_control) {
         return Err("it has control characters".to_owned());
     }
-    ViewFilter::parse(text).map(|_| text.to_owned())
+    let filter = ViewFilter::parse(text)?;
+    check_filter(&filter).map(|()| text.to_owned()).map_err(|why| why.with_place())
 }

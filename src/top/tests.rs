@@ -70,6 +70,8 @@ fn options_come_before_the_configuration_and_nothing_else_does() {
     for wrong in [
         "--page x",
         "--filter miss>x",
+        "--filter nosuch>1",
+        "--filter nosuch:x",
         "--page raw --once",
         "--print-config --json",
         "--once --filter x",

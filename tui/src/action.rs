@@ -64,6 +64,8 @@ pub enum Action {
     Back,
     /// Sort the selected table by its next column.
     Sort,
+    /// Sort it by its previous column.
+    SortPrevious,
     /// Sort a table by a column, the other way round, or no longer.
     SortBy {
         /// Title of the table.
@@ -103,12 +105,33 @@ pub enum Action {
     Attach,
     /// Run a task outside of the display.
     Task(TaskAction),
+    /// Open the command line, or type on it.
+    Prompt(PromptAction),
     /// Stop, as ^Z does elsewhere.
     Suspend,
     /// Sample more often.
     Faster,
     /// Sample less often.
     Slower,
+}
+
+/// What is done on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptAction {
+    /// Open it.
+    Open,
+    /// Change what is typed.
+    Edit(InputRequest),
+    /// Complete what is typed; again: with the next of several ways.
+    Complete,
+    /// With the previous one.
+    CompleteBack,
+    /// The command before, of those that were run.
+    Older,
+    /// The command after.
+    Newer,
+    /// Run what is typed.
+    Run,
 }
 
 /// What is done in the window of columns.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use pmdscope_render::{Column, Theme};
+use pmdscope_render::{Column, FilterError, TextTable, Theme};
 use pmdscope_telemetry::FleetState;
 
-use crate::state::{PageTab, ViewState, kebab};
+use crate::state::{PageTab, ViewFilter, ViewState, kebab};
 use crate::tables;
 use crate::timeline::trends::Trends;
 
@@ -21,27 +21,44 @@ pub struct KnownTable {
 
 /// All tables, in the order of their pages. They have all columns, also those that are shown on demand.
 pub fn known_tables() -> Vec<KnownTable> {
+    let mut known: Vec<KnownTable> = Vec::new();
+    for table in all_tables() {
+        let name = kebab(table.title);
+        match known.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.add(table.columns),
+            None => known.push(KnownTable { name, columns: table.columns }),
+        }
+    }
+    known
+}
+
+/// The tables of all pages, without rows.
+fn all_tables() -> Vec<TextTable> {
     let mut view = ViewState::new(Theme::default(), 1000, TimeZone::UTC);
     (view.width, view.height) = (u16::MAX, u16::MAX);
     view.flows.traffic = Some(Arc::default());
     view.trends = Some(Trends::default());
     let fleet = FleetState::default();
-    let mut known: Vec<KnownTable> = Vec::new();
-    for table in PageTab::ALL.into_iter().flat_map(|tab| tables::of(tab, &fleet, &view)) {
-        let columns = match table.title {
-            tables::flows::CONVERSATIONS => tables::flows::conversation_columns().collect(),
-            tables::lcores::LCORES => {
-                table.columns.into_iter().chain(tables::stolen::columns()).collect()
+    let pages = PageTab::ALL.into_iter();
+    let mut tables: Vec<_> = pages.flat_map(|tab| tables::of(tab, &fleet, &view)).collect();
+    for table in &mut tables {
+        match table.title {
+            tables::flows::CONVERSATIONS => {
+                table.columns = tables::flows::conversation_columns().collect();
             }
-            _ => table.columns,
-        };
-        let name = kebab(table.title);
-        match known.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.add(columns),
-            None => known.push(KnownTable { name, columns }),
+            tables::lcores::LCORES => table.columns.extend(tables::stolen::columns()),
+            _ => {}
         }
     }
-    known
+    tables
+}
+
+/// Checks that some page has what a filter names.
+///
+/// # Errors
+/// What none has.
+pub fn check_filter(filter: &ViewFilter) -> Result<(), FilterError> {
+    filter.rows().check(&all_tables())
 }
 
 impl KnownTable {

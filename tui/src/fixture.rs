@@ -36,6 +36,7 @@ pub(crate) const MONOTONIC_NS: u64 = 500_000_000_000;
 /// A view in UTC with the default theme.
 pub(crate) fn view() -> ViewState {
     let mut view = ViewState::new(Theme::default(), 1_000, jiff::tz::TimeZone::UTC);
+    "gw7".clone_into(&mut view.host);
     view.follow(Some(flows::both()));
     view.trends = Some(trends());
     view.replies = Some(replies());

@@ -3,7 +3,7 @@
 use crossterm::event::{Event, KeyEvent, KeyEventKind};
 use tui_input::backend::crossterm::to_input_request;
 
-use crate::action::{Action, TaskAction};
+use crate::action::{Action, PromptAction, TaskAction};
 use crate::keys::{Key, KeyContext};
 use crate::state::{InputMode, ViewState};
 
@@ -30,6 +30,7 @@ fn window_action(event: KeyEvent, view: &ViewState) -> Option<Action> {
 fn context(view: &ViewState) -> KeyContext {
     match view.mode {
         InputMode::Filter { .. } => KeyContext::Filter,
+        InputMode::Prompt => KeyContext::Prompt,
         InputMode::Columns(_) => KeyContext::Columns,
         InputMode::CaptureForm if view.tasks.form.asks => KeyContext::Question,
         InputMode::CaptureForm => KeyContext::Capture,
@@ -47,6 +48,8 @@ fn typing_action(event: KeyEvent, context: KeyContext) -> Option<Action> {
             let key = Key::of(event);
             key.character().filter(|_| key.is_typed()).map(Action::Type)
         }
+        KeyContext::Prompt => to_input_request(&Event::Key(event))
+            .map(|request| Action::Prompt(PromptAction::Edit(request))),
         KeyContext::Capture => to_input_request(&Event::Key(event))
             .map(|request| Action::Task(TaskAction::Edit(request))),
         _ => None,

@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 
 use crate::panels::trends;
-use crate::state::{PageTab, ViewState};
+use crate::state::ViewState;
 
 /// From so many lines on, there are empty lines between tables.
 const ROOMY: u16 = 30;
@@ -34,9 +34,10 @@ impl ScreenLayout {
         let header = take_top(6);
         let time_bar = if view.time_bar.is_some() { take_top(2) } else { None };
         let tabs = take_top(4);
-        let lists_findings = matches!(view.tab, PageTab::Overview | PageTab::Findings);
-        let banner = if lists_findings { None } else { take_top(8) };
-        let footer = (area.height >= 10).then(|| {
+        let banner = if view.tab.lists_findings() { None } else { take_top(8) };
+        // What is typed is seen, however small the screen.
+        let least = if view.mode.is_typed_below() { 3 } else { 10 };
+        let footer = (area.height >= least).then(|| {
             rest.height -= 1;
             Rect { y: rest.y + rest.height, height: 1, ..rest }
         });
@@ -44,10 +45,10 @@ impl ScreenLayout {
     }
 }
 
-/// Lines for the tables of the Overview, and empty lines between two of them.
+/// Most lines for the tables of the Overview, and empty lines between two of them.
 pub(crate) fn overview_room(view: &ViewState) -> (usize, usize) {
     let body = ScreenLayout::of(Rect::new(0, 0, view.width, view.height), view).body;
-    let graphs = trends::height(view, usize::from(body.width));
+    let graphs = trends::least_height(view, usize::from(body.width));
     (usize::from(body.height).saturating_sub(graphs), usize::from(is_spaced(view)))
 }
 

@@ -31,11 +31,13 @@ mod layout;
 mod panels;
 mod tables;
 
-// What is made of tables: details of a row, a report, command lines that do the same, windows.
+// What is made of tables: details of a row, a report, command lines that do the same, commands that are
+// typed, windows.
 pub mod columns;
 mod commands;
 mod detail;
 mod overlay;
+mod prompt;
 pub mod report;
 
 // A key becomes an action, and an action changes the state.

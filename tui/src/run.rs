@@ -38,6 +38,8 @@ const GATHER: Duration = Duration::from_millis(100);
 /// How to start.
 #[derive(Clone, Debug)]
 pub struct DisplayOptions {
+    /// Name of the machine whose apps are shown; empty if it is not known.
+    pub host: String,
     /// Colours and characters.
     pub theme: Theme,
     /// Shown until a key is pressed.
@@ -154,6 +156,7 @@ pub fn run<T: Timeline>(
     });
     let view = ViewState::new(options.theme, options.interval_ms, options.zone);
     let mut view = ViewState {
+        host: options.host,
         tab: options.page,
         filter: ViewFilter::of(options.filter.as_str()),
         default_filter: options.filter,

@@ -2,31 +2,31 @@
 
 mod banner;
 mod footer;
+mod header;
+mod position;
 mod tab_line;
 pub(crate) mod time_bar;
 
 use std::rc::Rc;
 
-use pmdscope_render::number::{known, nanos, plural, si};
+use pmdscope_render::number::plural;
 use pmdscope_render::{Subject, TableLayout, TableRow, TextTable, Theme, Tone};
-use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
+use self::position::{HiddenLines, ScrollPosition};
 use crate::action::Action;
 use crate::app_state::lost;
-use crate::clock::time_of_day;
 use crate::layout::{ScreenLayout, is_spaced};
 use crate::overlay;
 use crate::panels::{gaps, pools, trends};
-use crate::state::{PageTab, ViewState};
+use crate::state::{InputMode, PageTab, ViewState};
 use crate::style::{ThemeStyle, selected_row, styled};
 use crate::tables;
 use crate::timeline::SeekTarget;
-use crate::timeline::time_bar::TimeBarKind;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// Indentation of a note below a row.
@@ -38,20 +38,27 @@ const MAX_AGES: usize = 3;
 /// Draws everything.
 pub(crate) fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     let layout = ScreenLayout::of(frame.area(), view);
+    let width = usize::from(layout.body.width);
     let mut line = |area: Option<Rect>, line: Line<'static>| {
         if let Some(area) = area {
             frame.render_widget(line, area);
         }
     };
-    line(layout.header, header(view, fleet, layout.body.width));
+    line(layout.header, header::line(view, fleet, width));
     if let Some(time_bar) = &view.time_bar {
-        line(layout.time_bar, self::time_bar::line(time_bar, usize::from(layout.body.width), view));
+        line(layout.time_bar, self::time_bar::line(time_bar, width, view));
     }
-    line(layout.tabs, tab_line::draw(view, usize::from(layout.body.width)).0);
-    line(layout.banner, banner::line(view, fleet, usize::from(layout.body.width)));
+    line(layout.tabs, tab_line::draw(view, width).0);
+    line(layout.banner, banner::line(view, fleet, width));
     let page = tables::page(view, fleet);
-    line(layout.footer, footer::line(view, fleet, &page));
-    for (line, y) in body(view, fleet, &page.tables, layout.body).into_iter().zip(layout.body.y..) {
+    let visible = body(view, fleet, &page.tables, layout.body);
+    let selected = tables::selected(view, &page.tables);
+    let position = match view.mode {
+        InputMode::Browse => ScrollPosition::new(&page, selected, visible.hidden),
+        _ => ScrollPosition::default(),
+    };
+    line(layout.footer, footer::line(view, fleet, &page, position, width));
+    for (line, y) in visible.lines.into_iter().zip(layout.body.y..) {
         frame.render_widget(line.text(view.theme), Rect { y, height: 1, ..layout.body });
     }
     overlay::draw(frame, layout.body, view, fleet);
@@ -110,61 +117,11 @@ pub(crate) fn hit(
     }
     let line = usize::from(position.y - layout.body.y);
     let tables = tables::shown(view, fleet);
-    let line = body(view, fleet, &tables, layout.body).into_iter().nth(line)?;
+    let line = body(view, fleet, &tables, layout.body).lines.into_iter().nth(line)?;
     match line.titles {
         Some(titles) => titles.at(usize::from(position.x)),
         None => line.subject.cloned().map(ClickTarget::Row),
     }
-}
-
-fn header(view: &ViewState, fleet: &FleetState, width: u16) -> Line<'static> {
-    let left = format!("pmdscope  {}", totals(fleet, width >= 110, view.counters.bytes));
-    let right = clock(view, fleet);
-    let used = left.chars().count() + right.chars().count();
-    let gap = usize::from(width).saturating_sub(used).max(1);
-    let mut line = Line::from(vec![
-        Span::styled(left, view.theme.style(Tone::Title)),
-        Span::raw(" ".repeat(gap)),
-    ]);
-    line.push_span(Span::raw(right));
-    line
-}
-
-/// Sums over the apps that answer.
-fn totals(fleet: &FleetState, with_bits: bool, as_bytes: bool) -> String {
-    let live = || fleet.live_models().map(|(_, model)| model);
-    let ports: usize = live().map(|model| model.sample.ports.len()).sum();
-    let total = |of: fn(&PortRates) -> Option<f64>| {
-        live().filter_map(|model| model.sum_of_ports(of)).reduce(|a, b| a + b)
-    };
-    let (unit, bits) = if as_bytes { ("B/s", 8.0) } else { ("bit/s", 1.0) };
-    let direction = |name: &str, pps: String, bps: Option<f64>| {
-        let bps = known(bps.map(|bps| bps / bits), si);
-        let bits = if with_bits { format!(" {bps} {unit}") } else { String::new() };
-        format!("{name} {pps} pps{bits}")
-    };
-    let received =
-        direction("rx", known(total(|rates| rates.rx_pps), si), total(|rates| rates.rx_bps));
-    let sent = direction("tx", known(total(|rates| rates.tx_pps), si), total(|rates| rates.tx_bps));
-    let apps = plural(fleet.apps.len() as u64, "app");
-    format!("{apps}, {}  {received}  {sent}", plural(ports as u64, "port"))
-}
-
-/// Interval, own cost and time of the newest sample.
-fn clock(view: &ViewState, fleet: &FleetState) -> String {
-    let replayed = view
-        .time_bar
-        .as_ref()
-        .is_some_and(|time_bar| matches!(time_bar.place, TimeBarKind::Replay { .. }));
-    let every = if replayed { String::new() } else { format!("/{}", interval(view.interval_ms)) };
-    let newest = fleet.models().map(|(_, model)| model.sample.realtime_ns).max();
-    let cost = fleet.live_models().map(|(_, model)| model.sample.duration_ns).reduce(|a, b| a + b);
-    let time = time_of_day(newest.unwrap_or(0), &view.zone);
-    format!("scrape {}{every} {time}", known(cost, nanos))
-}
-
-fn interval(ms: u64) -> String {
-    if ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
 }
 
 /// One line of the body.
@@ -215,62 +172,90 @@ impl BodyLine<'_> {
     }
 }
 
+/// The lines of a page that are on the screen.
+struct VisibleLines<'a> {
+    lines: Vec<BodyLine<'a>>,
+    /// Those above and below them.
+    hidden: [HiddenLines; 2],
+}
+
+fn count(lines: &[BodyLine]) -> HiddenLines {
+    let rows = lines.iter().filter(|line| matches!(line.content, LineContent::Row(..))).count();
+    HiddenLines { lines: lines.len(), rows }
+}
+
 /// The visible lines: the selected row stays in sight, and its column headings too.
 fn body<'a>(
     view: &ViewState,
     fleet: &FleetState,
     tables: &'a [TextTable],
     area: Rect,
-) -> Vec<BodyLine<'a>> {
-    let mut lines = document(view, fleet, tables, usize::from(area.width));
+) -> VisibleLines<'a> {
     let height = usize::from(area.height);
-    let selected = view.selected();
+    let mut lines = document(view, fleet, tables, usize::from(area.width), height);
+    let selected = tables::selected(view, tables);
     let cursor = lines.iter().position(|line| line.subject.is_some() && line.subject == selected);
     if let Some(cursor) = cursor {
         lines[cursor].is_selected = true;
     }
     let last = lines.len().saturating_sub(height);
     let offset = cursor.unwrap_or(0).saturating_sub(height / 2).min(last);
+    let end = (offset + height).min(lines.len());
+    let hidden = [count(&lines[..offset]), count(&lines[end..])];
     if let Some(header) = lines.get(offset).and_then(|line| line.header)
         && header < offset
         && cursor != Some(offset)
     {
         lines[offset] = lines[header].clone();
     }
-    lines.into_iter().skip(offset).take(height).collect()
+    VisibleLines { lines: lines.into_iter().skip(offset).take(height).collect(), hidden }
 }
 
-/// All lines of a page.
+/// All lines of a page. Graphs take what its tables leave of `height`.
 fn document<'a>(
     view: &ViewState,
     fleet: &FleetState,
     tables: &'a [TextTable],
     width: usize,
+    height: usize,
 ) -> Vec<BodyLine<'a>> {
-    let mut lines = prelude(view, fleet, width);
-    let above = lines.len();
+    let mut lines = Vec::new();
     for table in tables {
         if !table.rows.is_empty() || !table.notes.is_empty() {
-            if is_spaced(view) && lines.len() > above {
+            if is_spaced(view) && !lines.is_empty() {
                 lines.push(BodyLine::plain(Line::default()));
             }
             append(&mut lines, table, view, width);
         }
     }
-    if lines.len() == above { placeholder(view, fleet, width) } else { lines }
+    if lines.is_empty() {
+        return placeholder(view, fleet, width);
+    }
+    let mut all = prelude(view, fleet, width, height.saturating_sub(lines.len()));
+    for line in &mut lines {
+        line.header = line.header.map(|header| header + all.len());
+    }
+    all.append(&mut lines);
+    all
 }
 
-/// The lines above the tables of a page.
-fn prelude<'a>(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine<'a>> {
+/// The lines above the tables of a page, where there is room for so many.
+fn prelude<'a>(
+    view: &ViewState,
+    fleet: &FleetState,
+    width: usize,
+    room: usize,
+) -> Vec<BodyLine<'a>> {
     let mut lines = match view.tab {
         PageTab::Overview | PageTab::Flows | PageTab::Kernel | PageTab::Raw => Vec::new(),
         _ => ages(view, fleet),
     };
+    let room = room.saturating_sub(lines.len());
     lines.extend(match view.tab {
         _ if view.expanded_table().is_some() => Vec::new(),
-        PageTab::Overview => trends::lines(view, width),
-        PageTab::Pools => pools::lines(view, fleet, width),
-        PageTab::Lcores => gaps::lines(view, fleet, width),
+        PageTab::Overview => trends::lines(view, width, room),
+        PageTab::Pools => pools::lines(view, fleet, width, room),
+        PageTab::Lcores => gaps::lines(view, fleet, width, room),
         _ => Vec::new(),
     });
     lines.into_iter().map(BodyLine::plain).collect()
@@ -402,6 +387,8 @@ fn nothing_there(view: &ViewState) -> String {
 pub(crate) mod any_tests;
 #[cfg(test)]
 mod flows_tests;
+#[cfg(test)]
+mod last_line_tests;
 #[cfg(test)]
 pub(crate) mod page_tests;
 #[cfg(test)]

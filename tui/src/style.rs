@@ -5,6 +5,7 @@ mod tests;
 
 use pmdscope_render::{Palette, TextColor, TextLine, Theme, Tone};
 use pmdscope_telemetry::finding::Severity;
+use pmdscope_telemetry::printable::harmless;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
@@ -58,6 +59,20 @@ fn color(palette: Palette, tone: Tone) -> Option<Color> {
 /// The style of the selected row, over the styles of its cells.
 pub(crate) fn selected_row() -> Style {
     Style::new().add_modifier(Modifier::REVERSED)
+}
+
+/// A text that is edited, with the cursor before the character of that number.
+pub(crate) fn edited(text: &str, cursor: usize) -> [Span<'static>; 3] {
+    let part = |from: usize, to: usize| {
+        harmless(&text.chars().skip(from).take(to - from).collect::<String>(), &[])
+    };
+    let under = part(cursor, cursor + 1);
+    let under = if under.is_empty() { " ".to_owned() } else { under };
+    [
+        Span::raw(part(0, cursor)),
+        Span::styled(under, selected_row()),
+        Span::raw(part(cursor + 1, usize::MAX)),
+    ]
 }
 
 /// A line of a table in the styles of a theme.

@@ -173,7 +173,7 @@ fn lost_packets(scratch: &Scratch) -> Result<()> {
     let generator = pair.generate(scratch, &["--rate", RATE])?;
     let mut top = top(scratch, &["-a", pair.app(), "-i", "0.5"])?;
     top.await_shown(&["leak.c:"], LIMIT)?;
-    top.press("1jw")?;
+    top.press("1gw")?;
     top.await_shown(&[" Tasks ", "pmdscope capture -nn -r", "198.18.0.1", "done: "], LIMIT)?;
     let file = file(scratch, pair.app(), ".pcapng")?;
     ensure!(file.is_some(), "no file: {}", top.screen());
@@ -260,7 +260,7 @@ fn configured(scratch: &Scratch) -> Result<()> {
 /// Signals, ^Z and fg, a start in the background, and a terminal that is closed.
 fn terminal(scratch: &Scratch) -> Result<()> {
     let app = scratch.prefix("nobody");
-    let searching = "pmdscope  0 apps";
+    let searching = "  0 apps, 0 ports";
     for signal in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT] {
         let mut top = top(scratch, &["-a", &app])?;
         top.await_shown(&[searching], LIMIT)?;
@@ -312,6 +312,7 @@ pub(crate) const FAILURE_VARIABLE: &str = "PMDSCOPE_TEST_FAILURE";
 pub(crate) fn fail_on_terminal() -> ExitCode {
     let failure = std::env::var(FAILURE_VARIABLE).unwrap_or_default();
     let options = DisplayOptions {
+        host: String::new(),
         theme: Theme::default(),
         notice: None,
         interval_ms: 1000,

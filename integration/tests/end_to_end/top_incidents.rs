@@ -43,7 +43,7 @@ const OF_THE_APP: [Incident; 4] = [
     },
     Incident {
         name: "leaking line",
-        keys: "1j\r",
+        keys: "\r",
         line: &["leak", "leak.c:"],
         screen: &["[3 Pools]", "Leak sites"],
     },
@@ -57,7 +57,7 @@ const OF_THE_APP: [Incident; 4] = [
 
 const WITHOUT_PORTS: Incident = Incident {
     name: "app without ports",
-    keys: "j\r",
+    keys: "\r",
     line: &["no_ports"],
     screen: &["has no ports", "Esc closes"],
 };
@@ -104,7 +104,7 @@ fn found(top: &mut TerminalProcess, incident: &Incident) -> Result<()> {
     let mut tries = 0;
     wait_until(incident.name, LIMIT, || {
         if tries % 100 == 0 {
-            // Back to the Overview without a selection.
+            // Back to the Overview, where the first finding is selected.
             top.press("\x1b")?;
             top.await_shown(&["? help"], LIMIT)?;
             top.press("1\x1b\x1b")?;

@@ -93,11 +93,11 @@ fn stops(scratch: &Scratch, app: &str) -> Result<()> {
     let mut shell = Command::new("bash");
     shell.args(["--norc", "-c", &script]).current_dir(scratch.dir());
     let mut shell = TerminalProcess::spawn(&mut shell, 50, 160)?;
-    let windows = ["", "?", "y", "t", "/x"];
-    let shown = ["? help", " Keys ", " Commands ", " Tasks ", "/x▏"];
+    let windows = ["", "?", "y", "t", "/x", ":x"];
+    let shown = ["? help", " Keys ", " Commands ", " Tasks ", "/x▏", ":x "];
     for (stop, page) in PageTab::ALL.into_iter().enumerate() {
         let window = stop % windows.len();
-        shell.await_shown(&["pmdscope  0 apps"], LIMIT)?;
+        shell.await_shown(&["  0 apps, 0 ports"], LIMIT)?;
         shell.press(&format!("{ESC}{ESC}{}{}", digit(page), windows[window]))?;
         shell.await_shown(&[&tab(page), shown[window]], LIMIT)?;
         shell.press(&sent(&suspend.default_keys[stop % suspend.default_keys.len()])?)?;
@@ -105,7 +105,7 @@ fn stops(scratch: &Scratch, app: &str) -> Result<()> {
         shell.is_restored().map_err(anyhow::Error::msg).context("it is stopped")?;
         shell.press("\n")?;
     }
-    shell.await_shown(&["pmdscope  0 apps"], LIMIT)?;
+    shell.await_shown(&["  0 apps, 0 ports"], LIMIT)?;
     shell.press(&format!("{ESC}q"))?;
     shell.wait(LIMIT)?;
     shell.await_restored(LIMIT)

@@ -6,7 +6,7 @@ use super::{MILLISECOND, text};
 use crate::config::Config;
 use crate::config::key::{ConfigKey, ConfigTable};
 use crate::config::kind::{Flag, Omittable, Text, Time};
-use crate::top::settings::{filter, page, page_name};
+use crate::top::settings::{filter, page};
 
 pub(super) fn table() -> ConfigTable {
     let keys = vec![
@@ -19,11 +19,7 @@ pub(super) fn table() -> ConfigTable {
         ),
         ConfigKey::new(
             "page",
-            Text {
-                what: "the name of a page, in lowercase",
-                parse: page,
-                show: |tab| page_name(*tab),
-            },
+            Text { what: "the name of a page, in lowercase", parse: page, show: |tab| tab.name() },
             |c| &mut c.top.page,
             r#""ports""#,
             "Page that is shown first",

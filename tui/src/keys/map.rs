@@ -233,7 +233,7 @@ mod tests {
         let expected = [("suspend", KeyConflict::Typed), ("filter-apply", KeyConflict::Typed)];
         assert_eq!(typed.collect::<Vec<_>>(), expected);
         let everywhere = conflicts(&map(&[("suspend", &["esc"])]));
-        assert_eq!(everywhere.len(), 5, "{everywhere:?}");
+        assert_eq!(everywhere.len(), 6, "{everywhere:?}");
     }
 
     #[test]
@@ -242,7 +242,8 @@ mod tests {
         assert_eq!(map.keys(find("quit").1), [Key::char('x'), ALWAYS_QUITS]);
         let taken = self::map(&[("help", &["ctrl-c"])]);
         assert!(conflicts(&taken).contains(&("help", "ctrl-c".to_owned(), KeyConflict::Quits)));
-        for context in [KeyContext::Filter, KeyContext::Capture, KeyContext::Question] {
+        let typed = [KeyContext::Filter, KeyContext::Prompt, KeyContext::Capture];
+        for context in typed.into_iter().chain([KeyContext::Question]) {
             assert_eq!(taken.action(ALWAYS_QUITS, context), Some(Action::Quit));
         }
     }

@@ -3,7 +3,7 @@
 use crossterm::event::KeyCode;
 
 use super::{ALWAYS_QUITS, Key};
-use crate::action::{Action, ColumnAction, SelectionMotion, TaskAction};
+use crate::action::{Action, ColumnAction, PromptAction, SelectionMotion, TaskAction};
 use crate::page::PageTab;
 use crate::timeline::SeekTarget;
 
@@ -16,6 +16,8 @@ pub enum KeyContext {
     Page,
     /// While the filter is typed.
     Filter,
+    /// While a command is typed.
+    Prompt,
     /// In the window of columns.
     Columns,
     /// While the command line of a capture is typed.
@@ -32,7 +34,7 @@ impl KeyContext {
 
     /// Characters are typed there: they cannot do anything else.
     pub fn takes_text(self) -> bool {
-        matches!(self, Self::Anywhere | Self::Filter | Self::Capture)
+        matches!(self, Self::Anywhere | Self::Filter | Self::Prompt | Self::Capture)
     }
 }
 
@@ -49,9 +51,45 @@ pub struct NamedAction {
     pub default_keys: &'static [Key],
 }
 
+/// What the actions of some lines of the help are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySection {
+    /// Pages, and rows on them.
+    Rows,
+    /// What tables show.
+    Tables,
+    /// Which moment is shown.
+    Time,
+    /// What numbers count.
+    Numbers,
+    /// What is done outside of the display.
+    Tasks,
+    /// The program itself.
+    Program,
+    /// Where something is typed or chosen.
+    Typed,
+}
+
+impl KeySection {
+    /// Heading of these lines.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Rows => "Pages and rows",
+            Self::Tables => "Tables",
+            Self::Time => "Past and replay",
+            Self::Numbers => "Numbers",
+            Self::Tasks => "Captures and other tasks",
+            Self::Program => "Commands, help, end",
+            Self::Typed => "While something is typed or chosen",
+        }
+    }
+}
+
 /// One line of the help: actions that belong together.
 #[derive(Debug)]
 pub struct KeyBinding {
+    /// What they are about; lines of a section are together.
+    pub section: KeySection,
     /// Where their keys do that.
     pub context: KeyContext,
     /// The text of the help for all of them; `None` for the meaning of each.
@@ -72,8 +110,20 @@ macro_rules! actions {
     };
 }
 
-const fn page(help: Option<&'static str>, actions: &'static [NamedAction]) -> KeyBinding {
-    KeyBinding { context: KeyContext::Page, help, actions }
+const fn page(
+    section: KeySection,
+    help: Option<&'static str>,
+    actions: &'static [NamedAction],
+) -> KeyBinding {
+    KeyBinding { section, context: KeyContext::Page, help, actions }
+}
+
+const fn typed(
+    context: KeyContext,
+    help: Option<&'static str>,
+    actions: &'static [NamedAction],
+) -> KeyBinding {
+    KeyBinding { section: KeySection::Typed, context, help, actions }
 }
 
 const fn key(character: char) -> Key {
@@ -123,14 +173,16 @@ const OPEN: &[NamedAction] = actions! {
         "close a window; clear the filter; go back to the finding";
 };
 
-const TABLE: &[NamedAction] = actions! {
-    "sort" Action::Sort, [key('s')], "sort the table by its next column";
+const SORT: &[NamedAction] = actions! {
+    "sort" Action::Sort, [key('s'), code(KeyCode::Right)], "sort the table by its next column";
+    "sort-previous" Action::SortPrevious, [code(KeyCode::Left)],
+        "sort the table by its previous column";
     "sort-reverse" Action::Invert, [key('I')], "reverse the order";
-    "columns" Action::Columns(ColumnAction::Window), [key('o')],
-        "choose the columns of the selected table";
 };
 
-const WHOLE: &[NamedAction] = actions! {
+const TABLE: &[NamedAction] = actions! {
+    "columns" Action::Columns(ColumnAction::Window), [key('o')],
+        "choose the columns of the selected table";
     "expand" Action::Expand, [key('e')], "give the selected table the whole page; all tables";
 };
 
@@ -147,9 +199,9 @@ const PAUSE: &[NamedAction] = actions! {
 };
 
 const STEPS: &[NamedAction] = actions! {
-    "time-back" Action::Seek(SeekTarget::Step(-1)), [key(','), code(KeyCode::Left)],
+    "time-back" Action::Seek(SeekTarget::Step(-1)), [key(','), Key::shift(KeyCode::Left)],
         "one step back";
-    "time-forward" Action::Seek(SeekTarget::Step(1)), [key('.'), code(KeyCode::Right)],
+    "time-forward" Action::Seek(SeekTarget::Step(1)), [key('.'), Key::shift(KeyCode::Right)],
         "one step forward";
 };
 
@@ -207,6 +259,11 @@ const COMMANDS: &[NamedAction] = actions! {
     "tasks" Action::Task(TaskAction::Show), [key('t')], "tasks";
 };
 
+const PROMPT: &[NamedAction] = actions! {
+    "command" Action::Prompt(PromptAction::Open), [key(':')],
+        "type a command: a page, filter, sort, columns, any action";
+};
+
 const HELP: &[NamedAction] = actions! {
     "help" Action::Help, [key('?'), key('h'), code(KeyCode::F(1))], "help";
 };
@@ -225,6 +282,22 @@ const TYPED_FILTER: &[NamedAction] = actions! {
     "filter-apply" Action::Accept, [code(KeyCode::Enter)], "apply the typed filter";
     "filter-cancel" Action::Back, [code(KeyCode::Esc)], "leave the filter as it was";
     "filter-erase" Action::Erase, [code(KeyCode::Backspace)], "erase the last character";
+};
+
+const TYPED_COMMAND: &[NamedAction] = actions! {
+    "command-run" Action::Prompt(PromptAction::Run), [code(KeyCode::Enter)], "run the typed command";
+    "command-complete" Action::Prompt(PromptAction::Complete), [code(KeyCode::Tab)],
+        "complete the typed command; the next of several ways";
+    "command-cancel" Action::Back, [code(KeyCode::Esc)], "run no command";
+};
+
+const OTHER_COMMANDS: &[NamedAction] = actions! {
+    "command-complete-back" Action::Prompt(PromptAction::CompleteBack), [code(KeyCode::BackTab)],
+        "complete the typed command; the previous of several ways";
+    "command-older" Action::Prompt(PromptAction::Older), [code(KeyCode::Up)],
+        "the command that was run before";
+    "command-newer" Action::Prompt(PromptAction::Newer), [code(KeyCode::Down)],
+        "the command that was run after";
 };
 
 const CHOSEN_COLUMNS: &[NamedAction] = actions! {
@@ -257,53 +330,69 @@ const QUESTION: &[NamedAction] = actions! {
 
 /// All of them, in the order of the help.
 pub const BINDINGS: &[KeyBinding] = &[
-    page(Some("pages; the next, the previous page"), PAGES),
-    page(Some("select the next, the previous row"), NEXT_PREVIOUS),
-    page(None, FIRST_LAST),
-    page(Some("go to the finding's row, or details; details; back"), OPEN),
-    page(Some("sort the table by its next column; reverse; choose columns"), TABLE),
-    page(None, FILTER),
-    page(None, WHOLE),
-    page(None, RESET),
-    page(None, PAUSE),
-    page(Some("one step back, forward; the last 10 minutes are kept"), STEPS),
-    page(Some("10 seconds back, forward; a minute back, forward"), JUMPS),
-    page(Some("oldest data; the present, or the end of a recording"), ENDS),
-    page(Some("the next, the previous time a finding began"), MARKS),
-    page(Some("totals from now, the start; rates or totals; bits or bytes"), TOTALS),
-    page(Some("longer, shorter sampling interval; a replay: faster, slower"), INTERVAL),
-    page(None, ATTACH),
-    page(Some("capture the selected; write a snapshot; arm stamps"), TASKS),
-    page(None, HOLDERS),
-    page(None, COMMANDS),
-    page(None, HELP),
-    page(Some("quit; quit, and leave the last screen on the terminal"), QUIT),
-    KeyBinding { context: KeyContext::Anywhere, help: None, actions: SUSPEND },
+    page(KeySection::Rows, Some("pages; the next, the previous page"), PAGES),
+    page(KeySection::Rows, Some("select the next, the previous row"), NEXT_PREVIOUS),
+    page(KeySection::Rows, None, FIRST_LAST),
+    page(KeySection::Rows, Some("go to the finding's row, or details; details; back"), OPEN),
+    page(KeySection::Tables, Some("sort by the next, the previous column; reverse"), SORT),
+    page(KeySection::Tables, Some("choose columns; whole page, all tables"), TABLE),
+    page(KeySection::Tables, None, FILTER),
+    page(KeySection::Tables, None, RESET),
+    page(KeySection::Time, None, PAUSE),
+    page(KeySection::Time, Some("one step back, forward; the last 10 minutes are kept"), STEPS),
+    page(KeySection::Time, Some("10 seconds back, forward; a minute back, forward"), JUMPS),
+    page(KeySection::Time, Some("oldest data; the present, or the end of a recording"), ENDS),
+    page(KeySection::Time, Some("the next, the previous time a finding began"), MARKS),
+    page(
+        KeySection::Numbers,
+        Some("totals from now, the start; rates or totals; bits or bytes"),
+        TOTALS,
+    ),
+    page(
+        KeySection::Numbers,
+        Some("longer, shorter sampling interval; a replay: faster, slower"),
+        INTERVAL,
+    ),
+    page(KeySection::Tasks, None, ATTACH),
+    page(KeySection::Tasks, Some("capture the selected; write a snapshot; arm stamps"), TASKS),
+    page(KeySection::Tasks, None, HOLDERS),
+    page(KeySection::Tasks, None, COMMANDS),
+    page(KeySection::Program, None, PROMPT),
+    page(KeySection::Program, None, HELP),
+    page(KeySection::Program, Some("quit; quit, and leave the last screen on the terminal"), QUIT),
     KeyBinding {
-        context: KeyContext::Filter,
-        help: Some("while a filter is typed: apply, cancel, erase"),
-        actions: TYPED_FILTER,
+        section: KeySection::Program,
+        context: KeyContext::Anywhere,
+        help: None,
+        actions: SUSPEND,
     },
-    KeyBinding {
-        context: KeyContext::Columns,
-        help: Some("while columns are chosen: show or hide, right, left"),
-        actions: CHOSEN_COLUMNS,
-    },
-    KeyBinding {
-        context: KeyContext::Columns,
-        help: Some("while columns are chosen: the table's own; close"),
-        actions: COLUMN_WINDOW,
-    },
-    KeyBinding {
-        context: KeyContext::Capture,
-        help: Some("before a capture: start; file or screen; cancel"),
-        actions: TYPED_CAPTURE,
-    },
-    KeyBinding {
-        context: KeyContext::Question,
-        help: Some("before a capture that attaches: attach, go back"),
-        actions: QUESTION,
-    },
+    typed(KeyContext::Filter, Some("while a filter is typed: apply, cancel, erase"), TYPED_FILTER),
+    typed(
+        KeyContext::Prompt,
+        Some("while a command is typed: run, complete, cancel"),
+        TYPED_COMMAND,
+    ),
+    typed(
+        KeyContext::Prompt,
+        Some("the same: complete otherwise; older, newer commands"),
+        OTHER_COMMANDS,
+    ),
+    typed(
+        KeyContext::Columns,
+        Some("while columns are chosen: show or hide, right, left"),
+        CHOSEN_COLUMNS,
+    ),
+    typed(
+        KeyContext::Columns,
+        Some("while columns are chosen: the table's own; close"),
+        COLUMN_WINDOW,
+    ),
+    typed(
+        KeyContext::Capture,
+        Some("before a capture: start; file or screen; cancel"),
+        TYPED_CAPTURE,
+    ),
+    typed(KeyContext::Question, Some("before a capture that attaches: attach, go back"), QUESTION),
 ];
 
 /// All actions that have keys, and where.

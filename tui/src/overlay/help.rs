@@ -1,22 +1,19 @@
-//! The help: first the keys that matter where it is asked for, then all others.
+//! The pages of the help. That of the keys begins with those that matter where it is asked for.
 
-use pmdscope_render::Tone;
+mod text;
+
+use pmdscope_render::{Column, Tone};
+use pmdscope_telemetry::FleetState;
 use ratatui::text::{Line, Span};
 
+use super::{CLOSE, SCROLL, text_columns, wrap};
 use crate::action::{Action, SelectionMotion, TIME_STEPS, TaskAction};
-use crate::keys::{BINDINGS, Hint, KeyBinding, KeyContext, LABEL};
-use crate::state::{InputMode, PageTab, ViewState};
+use crate::keys::{BINDINGS, Hint, KeyBinding, KeyContext, KeySection, LABEL};
+use crate::prompt::{Verb, actions};
+use crate::state::{HelpPage, InputMode, PageTab, ViewState};
 use crate::style::ThemeStyle;
+use crate::tables;
 use crate::timeline::SeekTarget;
-
-const LEGEND: [&str; 6] = [
-    "!value   unhealthy",
-    "-        unknown, for example a rate before the second sample",
-    "n/a      not provided by the driver, or needs libpmdscope",
-    "Win max  maximum in the last complete window; Max: since the start",
-    "Gap      longest time between two polls of a poll loop in that window",
-    "Split    objects in use, in lcore caches, and free in the common pool",
-];
 
 const CAPTURE: Action = Action::Task(TaskAction::Capture);
 const WRITE: Action = Action::Task(TaskAction::Write);
@@ -115,36 +112,146 @@ fn of_page(tab: PageTab) -> &'static [Hint<'static>] {
     }
 }
 
-/// Keys that go through time.
-fn is_of_time(line: &KeyBinding) -> bool {
-    line.actions.iter().any(|named| matches!(named.action, Action::Seek(_) | Action::Hold))
+/// The heading of the window: all pages, the shown one in brackets.
+pub(super) fn title(shown: HelpPage) -> String {
+    let name = |page: HelpPage| match page.title() {
+        title if page == shown => format!("[{title}]"),
+        title => format!(" {title} "),
+    };
+    HelpPage::ALL.map(name).concat()
 }
 
-/// The help for what it lies over.
-pub(super) fn lines(over: &InputMode, view: &ViewState) -> Vec<Line<'static>> {
-    let heading = |text: &str| Line::styled(text.to_owned(), view.theme.style(Tone::Title));
-    let line = |(keys, text): (String, String)| {
-        let keys = Span::styled(format!("{keys:<LABEL$}"), view.theme.style(Tone::Label));
-        Line::from(vec![keys, Span::raw(format!(" {text}"))])
-    };
-    let of_table = |binding: &'static KeyBinding| view.keys.help_line(binding).map(line);
-    let (title, hints) = here(over, view.tab);
-    let mut lines = vec![heading(&title)];
-    let keys =
-        hints.iter().map(|(actions, text)| (view.keys.labels(KeyContext::Page, actions), text));
-    let keys = keys.filter(|(keys, _)| !keys.is_empty());
-    lines.extend(keys.map(|(keys, text)| line((keys, (*text).to_owned()))));
-    let past = view.time_bar.is_some();
-    if past {
-        lines.push(heading("Past and replay"));
-        lines.extend(BINDINGS.iter().filter(|binding| is_of_time(binding)).filter_map(of_table));
+/// What the keys of the window do.
+pub(super) fn keys(view: &ViewState) -> String {
+    let keys: &[Hint] = &[(&[Action::Next, Action::Previous], "pages"), SCROLL, CLOSE];
+    view.keys.phrase(KeyContext::Page, keys)
+}
+
+/// A page of the help for what it lies over.
+pub(super) fn lines(
+    page: HelpPage,
+    over: &InputMode,
+    view: &ViewState,
+    fleet: &FleetState,
+) -> Vec<Line<'static>> {
+    let mut help = HelpText { view, lines: Vec::new() };
+    match page {
+        HelpPage::Keys => help.keys(over),
+        HelpPage::Filters => help.filters(fleet),
+        HelpPage::Commands => help.commands(),
+        HelpPage::Signs => help.signs(),
     }
-    lines.push(heading("All pages"));
-    let general = BINDINGS.iter().filter(|binding| !(past && is_of_time(binding)));
-    lines.extend(general.filter_map(of_table));
-    lines.push(Line::default());
-    lines.extend(LEGEND.iter().map(|&text| Line::raw(text)));
-    lines
+    help.lines
+}
+
+struct HelpText<'a> {
+    view: &'a ViewState,
+    lines: Vec<Line<'static>>,
+}
+
+impl HelpText<'_> {
+    /// A heading, behind an empty line.
+    fn heading(&mut self, text: &str) {
+        if !self.lines.is_empty() {
+            self.lines.push(Line::default());
+        }
+        self.lines.push(Line::styled(text.to_owned(), self.view.theme.style(Tone::Title)));
+    }
+
+    /// What is explained, and its explanation, all of it behind a column.
+    fn entry(&mut self, what: &str, text: &str, column: usize) {
+        let room =
+            text_columns(self.view.width).saturating_sub(what.chars().count().max(column) + 1);
+        for (at, row) in wrap::rows(vec![Line::raw(text.to_owned())], room).into_iter().enumerate()
+        {
+            let (what, tone) = if at == 0 { (what, Tone::Label) } else { ("", Tone::Plain) };
+            let what = Span::styled(format!("{what:<column$}"), self.view.theme.style(tone));
+            self.lines.push(Line::from(vec![what, Span::raw(format!(" {row}"))]));
+        }
+    }
+
+    fn entries(&mut self, entries: &[(&str, &str)]) {
+        let column = entries.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
+        entries.iter().for_each(|(what, text)| self.entry(what, text, column + 1));
+    }
+
+    fn keys(&mut self, over: &InputMode) {
+        let (title, hints) = here(over, self.view.tab);
+        self.heading(&title);
+        for (actions, text) in hints {
+            let keys = self.view.keys.labels(KeyContext::Page, actions);
+            if !keys.is_empty() {
+                self.entry(&keys, text, LABEL);
+            }
+        }
+        let past = self.view.time_bar.is_some();
+        let is_of_time = |lines: &&[KeyBinding]| lines[0].section == KeySection::Time;
+        let sections = || BINDINGS.chunk_by(|a, b| a.section == b.section);
+        let first = sections().filter(|lines| past && is_of_time(lines));
+        let others = sections().filter(|lines| !(past && is_of_time(lines)));
+        for lines in first.chain(others) {
+            self.heading(lines[0].section.title());
+            for (keys, text) in lines.iter().filter_map(|line| self.view.keys.help_line(line)) {
+                self.entry(&keys, &text, LABEL);
+            }
+        }
+    }
+
+    fn filters(&mut self, fleet: &FleetState) {
+        self.heading("A row must match all terms between which there is no or");
+        self.entries(&text::TERMS);
+        self.heading("Numbers have the unit of the column");
+        self.entries(&text::NUMBERS);
+        self.heading("Examples");
+        self.entries(&text::EXAMPLES);
+        self.heading(&format!("Columns of page {}", self.view.tab.title()));
+        for table in tables::of(self.view.tab, fleet, self.view) {
+            let names: Vec<_> = table.columns.iter().map(Column::typed_name).collect();
+            if !names.is_empty() {
+                self.entry(table.title, &names.join(" "), LABEL);
+            }
+        }
+    }
+
+    fn commands(&mut self) {
+        self.heading("Commands");
+        let verbs: Vec<_> = Verb::ALL.map(|verb| (verb.usage(), verb.meaning())).to_vec();
+        self.entries(&verbs);
+        self.heading("Pages: the beginning of the name is enough");
+        let pages = PageTab::ALL.map(PageTab::name).join(" ");
+        self.lines.push(Line::raw(pages));
+        self.heading("Actions, as [top.keys] of the configuration names them");
+        let others = actions().filter(|named| !matches!(named.action, Action::Go(_)));
+        let entries: Vec<_> = others.map(|named| (named.name, named.meaning)).collect();
+        self.entries(&entries);
+    }
+
+    fn signs(&mut self) {
+        self.heading("Values");
+        self.entries(&text::VALUES);
+        self.heading("Columns");
+        self.entries(&text::COLUMNS);
+        let theme = self.view.theme;
+        let [critical, warning, info] = theme.signs().map(str::trim_end);
+        self.heading("Findings");
+        self.entries(&[
+            (critical, "critical: packets are lost, or will be soon"),
+            (warning, "warning: something is wrong, or about to be"),
+            (info, "information"),
+        ]);
+        let [up, down] = theme.sort_marks().map(String::from);
+        let [used, cached, free] = theme.bar().map(String::from);
+        self.heading("Tables and graphs");
+        self.entries(&[
+            (up.as_str(), "beside a column: sorted by it, the lowest first; rows above the screen"),
+            (down.as_str(), "the same with the highest first; rows below the screen"),
+            ("5/64", "the fifth of 64 rows is selected"),
+            (used.as_str(), "a part that is in use"),
+            (cached.as_str(), "a part that is in caches"),
+            (free.as_str(), "a part that is free"),
+            ("gap", "in a graph: nothing is known of that time"),
+        ]);
+    }
 }
 
 #[cfg(test)]
@@ -164,6 +271,65 @@ mod tests {
     fn help(view: &mut ViewState) -> String {
         update(view, Action::Help, &fixture::fleet());
         text(80, 24, view, &fixture::fleet())
+    }
+
+    /// Lines of a page of the help for the tables.
+    fn of_page(page: HelpPage, view: &ViewState) -> Vec<String> {
+        let lines = lines(page, &InputMode::Browse, view, &fixture::fleet());
+        lines.into_iter().map(|line| line.to_string()).collect()
+    }
+
+    #[test]
+    fn every_page_of_the_help_on_two_sizes() {
+        let fleet = fixture::fleet();
+        for (width, height) in [(80, 24), (120, 40)] {
+            let mut view = ViewState { width, height, tab: PageTab::Pools, ..fixture::view() };
+            update(&mut view, Action::Help, &fleet);
+            let mut screens = Vec::new();
+            for page in HelpPage::ALL {
+                assert!(matches!(view.mode, InputMode::Help { page: shown, .. } if shown == page));
+                screens.push(text(width, height, &view, &fleet));
+                update(&mut view, Action::Next, &fleet);
+            }
+            assert_snapshot!(format!("pages_{width}x{height}"), screens.join("----\n"));
+        }
+    }
+
+    #[test]
+    fn pages_are_turned_and_end_with_a_full_screen() {
+        let (mut view, fleet) = (fixture::view(), fixture::fleet());
+        update(&mut view, Action::Help, &fleet);
+        update(&mut view, Action::Previous, &fleet);
+        assert!(matches!(view.mode, InputMode::Help { page: HelpPage::Signs, .. }));
+        update(&mut view, Action::Sort, &fleet);
+        assert!(view.sort.is_empty(), "arrows turn its pages");
+        update(&mut view, Action::Move(SelectionMotion::Bottom), &fleet);
+        let screen = text(80, 24, &view, &fleet);
+        let filled = screen.lines().filter(|line| line.starts_with('│') && line.contains("  "));
+        assert!(filled.count() > 15, "{screen}");
+        assert!(screen.contains(" of ") && screen.contains("before a capture that attaches"));
+        update(&mut view, Action::Move(SelectionMotion::Up), &fleet);
+        assert_ne!(screen, text(80, 24, &view, &fleet), "one line up is seen at once");
+        update(&mut view, Action::Next, &fleet);
+        assert_eq!(view.scroll, 0);
+    }
+
+    #[test]
+    fn filters_name_the_columns_that_they_may_have() {
+        let view = ViewState { tab: PageTab::Pools, ..fixture::view() };
+        let lines = of_page(HelpPage::Filters, &view).join("\n");
+        for part in ["Columns of page Pools", "in_use", "growth/s", "Leak sites"] {
+            assert!(lines.contains(part), "{part}: {lines}");
+        }
+        let fleet = fixture::fleet();
+        for (example, _) in text::EXAMPLES {
+            let valid = |tab| {
+                let view = ViewState { tab, ..fixture::view() };
+                let tables = tables::of(tab, &fleet, &view);
+                crate::state::ViewFilter::checked(example, &tables).is_ok()
+            };
+            assert!(PageTab::ALL.into_iter().any(valid), "{example}");
+        }
     }
 
     #[test]
@@ -193,8 +359,7 @@ mod tests {
             keys.set(named, mapped.iter().map(|key| key.parse().unwrap()).collect());
         }
         let view = ViewState { keys: Arc::new(keys), ..fixture::view() };
-        let lines = lines(&InputMode::Browse, &view).into_iter().map(|line| line.to_string());
-        let lines = lines.collect::<Vec<_>>();
+        let lines = of_page(HelpPage::Keys, &view);
         assert_snapshot!("all", lines.join("\n"));
         assert!(lines.iter().all(|line| line.chars().count() <= 76), "fits into 80 columns");
     }
@@ -205,9 +370,9 @@ mod tests {
         let time_bar =
             TimeBar { at: 1, realtime_ns: 1, span, marks: Vec::new(), place, remark: None };
         let view = ViewState { time_bar: Some(time_bar), ..fixture::view() };
-        let lines = lines(&InputMode::Browse, &view);
-        let at =
-            |text: &str| lines.iter().position(|line| line.to_string().contains(text)).unwrap();
-        assert!(at("10 seconds back") < at("All pages") && at("sort the table") > at("All pages"));
+        let lines = of_page(HelpPage::Keys, &view);
+        let at = |text: &str| lines.iter().position(|line| line.contains(text)).unwrap();
+        assert!(at("10 seconds back") < at("Pages and rows"), "{lines:?}");
+        assert!(at("sort by the next") > at("Pages and rows"), "{lines:?}");
     }
 }

@@ -3,7 +3,7 @@
 use pmdscope_render::Tone;
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::printable::harmless;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{CLOSE, SCROLL};
@@ -11,11 +11,8 @@ use crate::action::{Action, TaskAction};
 use crate::commands::equivalent;
 use crate::keys::{Hint, KeyContext};
 use crate::state::{InputMode, ViewState};
-use crate::style::ThemeStyle;
+use crate::style::{ThemeStyle, edited};
 use crate::task::Task;
-
-/// Lines of a screen around the output of a task: header, pages, first finding, footer, and the frame.
-const AROUND: usize = 6;
 
 /// The heading of the window and what its keys do; `None` in other modes.
 pub(super) fn titles(view: &ViewState) -> Option<(&'static str, String)> {
@@ -46,40 +43,13 @@ pub(super) fn titles(view: &ViewState) -> Option<(&'static str, String)> {
     })
 }
 
-/// What the window of tasks shows in so many columns: the newest lines that fit, or earlier ones where
-/// the user has scrolled back.
-pub(super) fn tasks(view: &ViewState, columns: usize) -> Vec<Line<'static>> {
-    let lines = all_tasks(view);
-    let mut left = usize::from(view.height).saturating_sub(AROUND).max(1);
-    let end = lines.len().saturating_sub(view.scroll).max(1);
-    let fits = |line: &&Line| {
-        let rows = line.width().div_ceil(columns.max(1)).max(1);
-        let fits = rows <= left;
-        left = left.saturating_sub(rows);
-        fits
-    };
-    let shown = lines[..end].iter().rev().take_while(fits).count().max(1);
-    lines.into_iter().skip(end - shown).take(shown).collect()
-}
-
 /// The command line of a capture, and what it costs.
 pub(super) fn form(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     let form = &view.tasks.form;
     let (text, cursor) = form.text();
-    let part = |from: usize, to: usize| {
-        harmless(&text.chars().skip(from).take(to - from).collect::<String>(), &[])
-    };
-    let under = part(cursor, cursor + 1);
-    let under = if under.is_empty() { " ".to_owned() } else { under };
-    let mut lines = vec![
-        Line::from(vec![
-            Span::styled("pmdscope ", view.theme.style(Tone::Label)),
-            Span::raw(part(0, cursor)),
-            Span::styled(under, Style::new().add_modifier(Modifier::REVERSED)),
-            Span::raw(part(cursor + 1, usize::MAX)),
-        ]),
-        Line::default(),
-    ];
+    let label = Span::styled("pmdscope ", view.theme.style(Tone::Label));
+    let typed = std::iter::once(label).chain(edited(text, cursor));
+    let mut lines = vec![typed.collect(), Line::default()];
     let said = form.remark.into_iter().map(str::to_owned).chain([form.cost.clone()]);
     lines.extend(said.filter(|text| !text.is_empty()).map(|text| Line::raw(harmless(&text, &[]))));
     if form.asks {

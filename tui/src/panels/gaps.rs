@@ -7,7 +7,7 @@ use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::LcoreSample;
 use ratatui::text::{Line, Span};
 
-use super::trends::{MARGIN, part_of_page, time_axis, trends};
+use super::trends::{MARGIN, part_of_page, stretched, time_axis, trends};
 use crate::clock::time_of_day;
 use crate::state::ViewState;
 use crate::style::{NAME_MIN, ThemeStyle};
@@ -17,15 +17,22 @@ use crate::timeline::trends::{ColumnValue, Trends};
 /// Least numbers of gaps of the shades, from the lightest to the darkest.
 const SHADES: [u64; 4] = [1, 2, 16, 128];
 
-/// The lines of the strip; none on a small screen, or where no gap is known.
-pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<Line<'static>> {
+/// The lines of the strip, where there is room for so many; none on a small screen, or where no gap is
+/// known.
+pub(crate) fn lines(
+    view: &ViewState,
+    fleet: &FleetState,
+    width: usize,
+    room: usize,
+) -> Vec<Line<'static>> {
     let Some((trends, (app, lcore, stall_us))) = trends(view, width).zip(shown(view, fleet)) else {
         return Vec::new();
     };
     let strip = GapStrip { trends, app, lcore: lcore.lcore, columns: width - MARGIN };
     let longest = strip.longest();
     let top = longest.max(stall_us.map(length_of)).unwrap_or(0);
-    let rows = part_of_page(view, 4).clamp(3, 10);
+    // The title and the axis of time have a line each.
+    let rows = stretched(part_of_page(view, 4).clamp(3, 10), room.saturating_sub(2), view);
     let merged = (top + 1).div_ceil(rows);
     let mut lines = vec![title(app, lcore, view, width)];
     for first in (0..=top).step_by(merged).collect::<Vec<_>>().into_iter().rev() {
@@ -145,7 +152,7 @@ mod tests {
     }
 
     fn text(view: &ViewState, width: usize) -> Vec<String> {
-        lines(view, &fixture::fleet(), width).iter().map(ToString::to_string).collect()
+        lines(view, &fixture::fleet(), width, 0).iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use pmdscope_telemetry::sample::PoolSample;
 use pmdscope_telemetry::{AppState, FleetState};
 use ratatui::text::{Line, Span};
 
-use super::trends::{MARGIN, area, part_of_page, time_axis, trends};
+use super::trends::{MARGIN, area, part_of_page, stretched, time_axis, trends};
 use crate::state::ViewState;
 use crate::style::{NAME_MIN, ThemeStyle};
 use crate::timeline::trends::{ColumnValue, Trends};
@@ -15,8 +15,14 @@ use crate::timeline::trends::{ColumnValue, Trends};
 /// A pool of an app.
 pub(crate) type FleetPool<'a> = (&'a AppState, &'a PoolSample, &'a PoolTrend);
 
-/// The lines of the graph; none on a small screen, or where no use is known.
-pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<Line<'static>> {
+/// The lines of the graph, where there is room for so many; none on a small screen, or where no use is
+/// known.
+pub(crate) fn lines(
+    view: &ViewState,
+    fleet: &FleetState,
+    width: usize,
+    room: usize,
+) -> Vec<Line<'static>> {
     let Some((trends, pool)) = trends(view, width).zip(shown(view, fleet)) else {
         return Vec::new();
     };
@@ -27,12 +33,16 @@ pub(crate) fn lines(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<L
     let values = trends.columns(length_ns, columns, ColumnValue::Mean, |point| {
         point.app(&app.name)?.in_use(&sample.name)
     });
-    let height = part_of_page(view, 6).clamp(2, 8);
+    let places = places(pool, view, inner);
+    // The title and the axis of time.
+    let others = 2 + usize::from(places.is_some());
+    let least = part_of_page(view, 6).clamp(2, 8);
+    let height = stretched(least, room.saturating_sub(others), view);
     let tone = if pool.2.exhausted_in_s.is_some() { Tone::Warn } else { Tone::Good };
     let mut lines = vec![title(pool, view, trends, width)];
     lines.extend(on_own_scale(&values, height, view, tone));
     lines.push(Line::from(time_axis(trends, view, inner, length_ns)));
-    lines.extend(places(pool, view, inner));
+    lines.extend(places);
     lines
 }
 
@@ -124,7 +134,7 @@ mod tests {
     use pmdscope_render::Theme;
 
     fn text(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<String> {
-        lines(view, fleet, width).iter().map(ToString::to_string).collect()
+        lines(view, fleet, width, 0).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -181,7 +191,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_drawn() {
         let view = ViewState { tab: PageTab::Pools, ..fixture::view() };
-        assert!(lines(&view, &fixture::fleet_of(fixture::stock(), Vec::new()), 80).is_empty());
-        assert!(lines(&ViewState { trends: None, ..view }, &fixture::fleet(), 80).is_empty());
+        assert!(lines(&view, &fixture::fleet_of(fixture::stock(), Vec::new()), 80, 0).is_empty());
+        assert!(lines(&ViewState { trends: None, ..view }, &fixture::fleet(), 80, 0).is_empty());
     }
 }

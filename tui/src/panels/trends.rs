@@ -18,6 +18,12 @@ pub(super) const HEIGHT_MIN: u16 = 18;
 /// Lines of the screen that are not for graphs.
 const TABLES_MIN: u16 = 12;
 
+/// Graphs grow by so many lines at a time: a row that comes and goes does not move everything.
+const GROWTH: usize = 2;
+
+/// Lines of the title and the axis of time.
+const TITLE_AND_AXIS: usize = 2;
+
 /// Columns between two graphs.
 const GUTTER: usize = 2;
 
@@ -61,18 +67,24 @@ pub(super) fn trends(view: &ViewState, width: usize) -> Option<&Trends> {
     view.trends.as_ref().filter(|_| view.height >= HEIGHT_MIN && width >= WIDTH_MIN)
 }
 
-/// Number of the lines of all graphs.
-pub(crate) fn height(view: &ViewState, width: usize) -> usize {
-    if shown(view, width).is_empty() { 0 } else { graph_height(view) + 2 }
+/// Number of the lines that all graphs have at least.
+pub(crate) fn least_height(view: &ViewState, width: usize) -> usize {
+    if shown(view, width).is_empty() { 0 } else { least_graph(view) + TITLE_AND_AXIS }
 }
 
-fn graph_height(view: &ViewState) -> usize {
+fn least_graph(view: &ViewState) -> usize {
     part_of_page(view, 4).clamp(2, 9)
 }
 
 /// Lines of one of so many equal parts of a page, without the least that its tables need.
 pub(super) fn part_of_page(view: &ViewState, parts: u16) -> usize {
     usize::from(view.height.saturating_sub(TABLES_MIN) / parts)
+}
+
+/// Lines of a graph that has `least` of them, where there is room for so many: at most half of the screen.
+pub(super) fn stretched(least: usize, room: usize, view: &ViewState) -> usize {
+    let most = usize::from(view.height / 2).max(least);
+    (least + room.saturating_sub(least) / GROWTH * GROWTH).min(most)
 }
 
 fn shown(view: &ViewState, width: usize) -> Vec<&'static Panel> {
@@ -83,15 +95,15 @@ fn shown(view: &ViewState, width: usize) -> Vec<&'static Panel> {
     SHOWN.iter().filter(|&&panel| panel < count).map(|&panel| &PANELS[panel]).collect()
 }
 
-/// The lines of all graphs: none on a small screen.
-pub(crate) fn lines(view: &ViewState, width: usize) -> Vec<Line<'static>> {
+/// The lines of all graphs, where there is room for so many: none on a small screen.
+pub(crate) fn lines(view: &ViewState, width: usize, room: usize) -> Vec<Line<'static>> {
     let shown = shown(view, width);
     let Some(trends) = view.trends.as_ref().filter(|_| !shown.is_empty()) else {
         return Vec::new();
     };
     let each = (width + GUTTER) / shown.len() - GUTTER;
-    let height = graph_height(view);
-    let mut lines = vec![Line::default(); height + 2];
+    let height = stretched(least_graph(view), room.saturating_sub(TITLE_AND_AXIS), view);
+    let mut lines = vec![Line::default(); height + TITLE_AND_AXIS];
     for (index, panel) in shown.into_iter().enumerate() {
         for (line, spans) in lines.iter_mut().zip(panel.lines(trends, view, each, height)) {
             if index > 0 {
@@ -257,11 +269,23 @@ mod tests {
             for width in 0..260 {
                 for height in [10, 18, 24, 60, 200] {
                     let view = ViewState { theme, height, ..fixture::view() };
-                    for line in lines(&view, width) {
+                    for line in lines(&view, width, 0) {
                         assert!(line.width() <= width, "{width}x{height}: {line}");
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn graphs_take_the_room_that_there_is_up_to_half_of_the_screen() {
+        let at = |height, room| lines(&ViewState { height, ..fixture::view() }, 80, room).len();
+        let heights = [0, 5, 6, 7, 12, 13, 14, 40].map(|room| at(24, room));
+        assert_eq!(heights, [5, 5, 5, 7, 11, 13, 13, 14]);
+        assert_eq!(at(17, 40), 0, "a small screen");
+        for room in 0..60 {
+            let least = least_height(&ViewState { height: 24, ..fixture::view() }, 80);
+            assert!(at(24, room) <= room.max(least), "{room}");
         }
     }
 }

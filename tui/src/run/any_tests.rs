@@ -18,8 +18,26 @@ use crate::task::{Task, TaskState};
 use crate::timeline::live::{LiveTimeline, LiveUpdate};
 
 /// Keys that lead to a page or a window, from which others go on.
-const BEGINS: [&str; 14] =
-    ["", "2G", "3gm", "3gmj", "4Gi", "5gi", "8ji", "9gi", "0Gi", "t", "1gc", "2o", "y", "/rx"];
+const BEGINS: [&str; 18] = [
+    "",
+    "2G",
+    "3gm",
+    "3gmj",
+    "4Gi",
+    "5gi",
+    "8ji",
+    "9gi",
+    "0Gi",
+    "t",
+    "1gc",
+    "2o",
+    "y",
+    "/rx",
+    ":",
+    ":sort ",
+    ":filter m",
+    "?",
+];
 
 /// What happens to the display.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
         MouseEventKind::ScrollDown,
     ]);
     let part = prop::sample::select(vec![Part::Screen, Part::TimeBar, Part::Body]);
-    let time = prop::sample::select(vec![KeyCode::Left, KeyCode::Home, KeyCode::Char('N')]);
+    let time = prop::sample::select(vec![KeyCode::Char(','), KeyCode::Home, KeyCode::Char('N')]);
     prop_oneof![
         4 => keys().prop_map(Step::Key),
         2 => time.prop_map(|code| Step::Key(KeyEvent::new(code, KeyModifiers::NONE))),

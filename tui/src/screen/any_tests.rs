@@ -36,7 +36,7 @@ pub(crate) fn keys() -> impl Strategy<Value = KeyEvent> {
     let modifiers = [KeyModifiers::NONE, KeyModifiers::CONTROL, KeyModifiers::SHIFT];
     let code = prop_oneof![
         3 => prop::sample::select("0123456789".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
-        3 => prop::sample::select("jkgGisIe/zZ+-?hPcwamytobrdJK <>=%:.,()nNfQ".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        3 => prop::sample::select("jkgGisIe/:zZ+-?hPcwamytobrdJK <>=%.,()nNfQ".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
         3 => prop::sample::select(codes.to_vec()),
         1 => any::<char>().prop_map(KeyCode::Char),
     ];

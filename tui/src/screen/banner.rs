@@ -12,6 +12,9 @@ use crate::findings::text::{age_text, evidence, place};
 use crate::state::ViewState;
 use crate::style::{NAME_MIN, ThemeStyle, severity_look};
 
+/// Columns below which the evidence is left out.
+const EVIDENCE_MIN: usize = 12;
+
 /// What, where, how fast and since when; then what else is known, as far as there is room.
 pub(super) fn line(view: &ViewState, fleet: &FleetState, width: usize) -> Line<'static> {
     let ranked = ranked(fleet, &view.thresholds);
@@ -47,7 +50,11 @@ fn text(
     // The sign has two columns.
     let room = width.saturating_sub(what.len() + 3 + how.chars().count());
     let about = cut(about.trim(), room.max(NAME_MIN), view.theme);
-    format!("{what} {about}{how}{left}{more}: {}", evidence(found))
+    let all = format!("{what} {about}{how}{left}{more}");
+    match width.saturating_sub(all.chars().count() + 4) {
+        room if room < EVIDENCE_MIN => all,
+        room => format!("{all}: {}", cut(&evidence(found), room, view.theme)),
+    }
 }
 
 #[cfg(test)]

@@ -369,24 +369,6 @@ fn totals_are_counted_from_the_mark() {
 }
 
 #[test]
-fn long_tables_keep_selection_and_headings_in_sight() {
-    let mut model = fixture::leaking();
-    let first = (model.sample.queues[0].clone(), model.queues[0].clone());
-    for queue in 2..90 {
-        let (mut sample, mut rates) = first.clone();
-        (sample.queue, rates.queue) = (queue, queue);
-        model.sample.queues.push(sample);
-        model.queues.push(rates);
-    }
-    let fleet = fixture::fleet_of(model, Vec::new());
-    let mut view = on(PageTab::Ports);
-    for _ in 0..40 {
-        update(&mut view, Action::Move(SelectionMotion::Down), &fleet);
-    }
-    assert_snapshot!(text(80, 16, &view, &fleet));
-}
-
-#[test]
 fn every_size_is_drawn() {
     let fleet = fixture::fleet();
     for width in [1, 2, 7, 20, 33] {

@@ -39,6 +39,15 @@ impl ViewFilter {
             .map_or_else(|| Ok(filter.clone()), |problem| Err(problem.with_place()))
     }
 
+    /// A filter that is to be valid for one of these tables.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(crate) fn checked(text: &str, tables: &[TextTable]) -> Result<Self, String> {
+        let filter = Self::parse(text)?;
+        filter.problem_in(tables).map_or(Ok(filter), |problem| Err(problem.with_place()))
+    }
+
     /// As it was typed.
     pub fn text(&self) -> &str {
         &self.text

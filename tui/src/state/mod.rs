@@ -3,6 +3,7 @@
 mod columns;
 mod drill_origin;
 mod filter;
+mod prompt;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +14,12 @@ pub(crate) use self::columns::kebab;
 pub use self::columns::{ColumnChoices, ColumnWindow};
 pub use self::drill_origin::DrillOrigin;
 pub use self::filter::ViewFilter;
+pub use self::prompt::{CommandPrompt, CompletionChoice};
 use crate::flows::{
     AppRun, CapturedTraffic, EndpointNames, FlowRequest, RequestedApp, ShownFlows, ShownTime,
 };
 use crate::keys::KeyMap;
-pub use crate::page::PageTab;
+pub use crate::page::{HelpPage, PageTab};
 use crate::task::TaskView;
 use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use crate::timeline::trends::Trends;
@@ -38,10 +40,14 @@ pub enum InputMode {
         /// Comes back with Esc.
         before: String,
     },
+    /// The line in which a command is typed.
+    Prompt,
     /// The window of columns.
     Columns(ColumnWindow),
     /// The help overlay.
     Help {
+        /// Which page of it is shown.
+        page: HelpPage,
         /// The mode below it, whose keys it shows first.
         over: Box<InputMode>,
         /// Lines that were scrolled there.
@@ -57,9 +63,18 @@ pub enum InputMode {
     Commands,
 }
 
+impl InputMode {
+    /// Text is typed in the last line of the screen.
+    pub(crate) fn is_typed_below(&self) -> bool {
+        matches!(self, Self::Filter { .. } | Self::Prompt)
+    }
+}
+
 /// The choices of the user.
 #[derive(Clone, Debug)]
 pub struct ViewState {
+    /// Name of the machine whose apps are shown; empty if it is not known.
+    pub host: String,
     /// Shown page.
     pub tab: PageTab,
     /// What the keys act on.
@@ -80,6 +95,8 @@ pub struct ViewState {
     pub filter: ViewFilter,
     /// The text of the filter at first, and after a reset.
     pub default_filter: String,
+    /// The command line.
+    pub prompt: CommandPrompt,
     /// Lines scrolled in an overlay.
     pub scroll: usize,
     /// Which moment is shown; `None` for the present.
@@ -118,6 +135,7 @@ impl ViewState {
     /// The first view.
     pub fn new(theme: Theme, interval_ms: u64, zone: TimeZone) -> Self {
         Self {
+            host: String::new(),
             tab: PageTab::default(),
             mode: InputMode::default(),
             selected: BTreeMap::new(),
@@ -128,6 +146,7 @@ impl ViewState {
             counters: CounterMode::default(),
             filter: ViewFilter::default(),
             default_filter: String::new(),
+            prompt: CommandPrompt::default(),
             scroll: 0,
             time_bar: None,
             trends: None,

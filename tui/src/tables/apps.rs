@@ -19,8 +19,17 @@ const POOL_NEARLY_USED: f64 = 0.9;
 /// Columns of a curve, and the time that it shows, nanoseconds.
 const CURVE: (usize, u64) = (12, 60 * NS_PER_SECOND);
 
+/// Columns of what else is known of an app that does not answer.
+const OTHERS: usize = 60;
+
 /// Titles of the curves, which a report has not.
 const CURVES: [&str; 2] = ["RX, 1m", "Pool, 1m"];
+
+/// Columns that the state of an app keeps on a screen of that width: why it does not answer matters more
+/// than how it is started.
+fn state_columns(width: u16) -> usize {
+    usize::from(width).saturating_sub(OTHERS).max(13)
+}
 
 /// One row per app.
 pub(super) fn apps(fleet: &FleetState, view: &ViewState) -> TextTable {
@@ -40,7 +49,7 @@ pub(super) fn apps(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text(CURVES[1]).flex(8).drop_at(4),
         Column::number("Gap").unit(ColumnUnit::MICROS).drop_at(2),
         Column::number("Scrape").unit(ColumnUnit::NANOS).drop_at(12),
-        Column::text("State").flex(13),
+        Column::text("State").flex(state_columns(view.width)),
     ];
     let mut table = TextTable::new("Apps", columns);
     for app in &fleet.apps {

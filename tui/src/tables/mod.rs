@@ -19,7 +19,7 @@ mod since;
 pub(crate) mod stolen;
 pub(crate) mod totals;
 
-pub(crate) use self::shown::{PageTables, page, shown};
+pub(crate) use self::shown::{PageTables, page, selected, selected_table, shown};
 use crate::state::{PageTab, ViewState};
 use pmdscope_render::{PathStyle, TextTable, leak_sites};
 use pmdscope_telemetry::FleetState;

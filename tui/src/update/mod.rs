@@ -2,15 +2,18 @@
 
 mod columns;
 mod drill;
+mod prompt;
+mod sort;
 mod tasks;
 
-use crate::action::{Action, SelectionMotion};
+use crate::action::{Action, PromptAction, SelectionMotion};
 use crate::commands::equivalent::NO_OFFER;
 use crate::flows::{AppRun, CaptureAccess};
-use crate::state::{InputMode, PageTab, ViewFilter, ViewState};
+use crate::overlay;
+use crate::state::{HelpPage, InputMode, PageTab, ViewFilter, ViewState};
 use crate::tables;
 use crate::timeline::Timeline;
-use pmdscope_render::{Column, CounterMode, SortOrder, Subject, TextTable, Tone};
+use pmdscope_render::{CounterMode, Subject, Tone};
 use pmdscope_telemetry::{FleetState, TotalsBaseline};
 
 /// Steps of the interval keys, milliseconds.
@@ -38,6 +41,13 @@ pub(crate) fn perform(
     timeline: &mut impl Timeline,
 ) -> LoopControl {
     match action {
+        // A command may be an action of the timeline.
+        Action::Prompt(PromptAction::Run) => {
+            return match prompt::update(view, PromptAction::Run, timeline.fleet()) {
+                Some(action) => perform(view, action, timeline),
+                None => LoopControl::Continue,
+            };
+        }
         Action::Hold => timeline.hold(),
         Action::Seek(to) => timeline.seek(to),
         // The key for a longer interval of samples makes a replay faster.
@@ -49,12 +59,19 @@ pub(crate) fn perform(
 
 /// Carries out an action on the view of one moment.
 pub(crate) fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopControl {
+    if acts_on_row(&action) {
+        select_finding(view, fleet);
+    }
     match action {
         Action::Quit => return LoopControl::Quit,
         Action::QuitKeepingScreen => return LoopControl::QuitKeepingScreen,
         Action::Suspend => return LoopControl::Suspend,
         Action::Help => toggle_help(view),
         Action::Go(tab) => go(view, tab),
+        Action::Next | Action::Sort if is_help(view) => turn_help(view, 1),
+        Action::Previous | Action::SortPrevious if is_help(view) => {
+            turn_help(view, HelpPage::ALL.len() - 1);
+        }
         Action::Next => go(view, view.tab.step(1)),
         Action::Previous => go(view, view.tab.step(PageTab::ALL.len() - 1)),
         Action::Move(motion) => travel(view, motion, fleet),
@@ -64,9 +81,10 @@ pub(crate) fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -
         Action::Open => open(view, fleet),
         Action::Details => details(view, fleet),
         Action::Back => back(view),
-        Action::Sort => sort(view, fleet),
-        Action::SortBy { table, column } => sort_by(view, table, column),
-        Action::Invert => invert(view, fleet),
+        Action::Sort => sort::by_neighbour(view, true, fleet),
+        Action::SortPrevious => sort::by_neighbour(view, false, fleet),
+        Action::SortBy { table, column } => sort::by_click(view, table, column),
+        Action::Invert => sort::invert(view, fleet),
         Action::Expand => expand(view, fleet),
         Action::Reset => reset(view),
         Action::Filter => view.mode = InputMode::Filter { before: view.filter.text().to_owned() },
@@ -78,12 +96,17 @@ pub(crate) fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -
         Action::Mark => view.baseline = TotalsBaseline::mark(fleet),
         Action::Unmark => view.baseline = TotalsBaseline::default(),
         Action::Columns(action) => {
-            columns::update(view, action, fleet, selected_table(view, fleet));
+            columns::update(view, action, fleet, tables::selected_table(view, fleet));
         }
         Action::Bytes => view.counters.bytes = !view.counters.bytes,
         Action::Totals => view.counters.totals = !view.counters.totals,
         Action::Attach => attach(view, fleet),
         Action::Task(action) => tasks::update(view, action, fleet),
+        Action::Prompt(action) => {
+            if let Some(action) = prompt::update(view, action, fleet) {
+                return update(view, action, fleet);
+            }
+        }
         Action::Faster => faster(view),
         Action::Slower => slower(view),
     }
@@ -93,10 +116,49 @@ pub(crate) fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -
 /// Help lies over the window that it describes, which is shown again afterwards.
 fn toggle_help(view: &mut ViewState) {
     match std::mem::take(&mut view.mode) {
-        InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
+        InputMode::Help { over, scroll, .. } => (view.mode, view.scroll) = (*over, scroll),
         over => {
-            view.mode = InputMode::Help { over: Box::new(over), scroll: view.scroll };
+            let page = HelpPage::default();
+            view.mode = InputMode::Help { page, over: Box::new(over), scroll: view.scroll };
             view.scroll = 0;
+        }
+    }
+}
+
+fn is_help(view: &ViewState) -> bool {
+    matches!(view.mode, InputMode::Help { .. })
+}
+
+/// Shows the page of the help that is so many further.
+fn turn_help(view: &mut ViewState, step: usize) {
+    if let InputMode::Help { page, .. } = &mut view.mode {
+        *page = page.step(step);
+        view.scroll = 0;
+    }
+}
+
+/// What an action does depends on the selected row.
+fn acts_on_row(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Move(_)
+            | Action::Open
+            | Action::Details
+            | Action::Sort
+            | Action::SortPrevious
+            | Action::Invert
+            | Action::Expand
+            | Action::Columns(_)
+            | Action::Task(_)
+    )
+}
+
+/// Where findings are listed, one is always selected, as the screen shows it.
+fn select_finding(view: &mut ViewState, fleet: &FleetState) {
+    if view.mode == InputMode::Browse && view.tab.lists_findings() {
+        let tables = tables::shown(view, fleet);
+        if let Some(selected) = tables::selected(view, &tables).cloned() {
+            view.selected.insert(view.tab, selected);
         }
     }
 }
@@ -126,8 +188,8 @@ fn details(view: &mut ViewState, fleet: &FleetState) {
 fn back(view: &mut ViewState) {
     match std::mem::take(&mut view.mode) {
         InputMode::Filter { before } => view.filter = ViewFilter::of(before),
-        InputMode::Help { over, scroll } => (view.mode, view.scroll) = (*over, scroll),
-        InputMode::Detail(_) | InputMode::Commands | InputMode::Columns(_) => {}
+        InputMode::Help { over, scroll, .. } => (view.mode, view.scroll) = (*over, scroll),
+        InputMode::Detail(_) | InputMode::Commands | InputMode::Columns(_) | InputMode::Prompt => {}
         mode @ (InputMode::CaptureForm | InputMode::Tasks) => {
             view.mode = mode;
             tasks::leave(view);
@@ -147,7 +209,7 @@ fn travel(view: &mut ViewState, motion: SelectionMotion, fleet: &FleetState) {
     if view.mode != InputMode::Browse {
         // The newest line of a task is at the bottom, and the place that one begins from.
         let motion = if view.mode == InputMode::Tasks { motion.reversed() } else { motion };
-        view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, fleet));
+        view.scroll = moved(view.scroll, motion, page, overlay::positions(view, fleet));
         return;
     }
     let rows: Vec<Subject> = tables::shown(view, fleet)
@@ -178,36 +240,10 @@ fn moved(now: usize, motion: SelectionMotion, page: usize, length: usize) -> usi
     next.min(length.saturating_sub(1))
 }
 
-/// Goes from the table's own order through its columns, and back.
-fn sort(view: &mut ViewState, fleet: &FleetState) {
-    let Some(table) = selected_table(view, fleet) else { return };
-    let mut names = table.columns.iter().map(Column::name);
-    let next = match view.sort.get(table.title) {
-        Some(sort) => names.by_ref().find(|name| *name == sort.column).and(names.next()),
-        None => names.next(),
-    };
-    match next {
-        Some(column) => view.sort.insert(table.title, SortOrder { column, descending: true }),
-        None => view.sort.remove(table.title),
-    };
-}
-
-/// The highest first, then the lowest first, then the table's own order.
-fn sort_by(view: &mut ViewState, table: &'static str, column: &'static str) {
-    let descending = match view.sort.get(table) {
-        Some(sort) if sort.column == column => sort.descending.then_some(false),
-        _ => Some(true),
-    };
-    match descending {
-        Some(descending) => view.sort.insert(table, SortOrder { column, descending }),
-        None => view.sort.remove(table),
-    };
-}
-
 /// A window that lies over the page hides its tables.
 fn expand(view: &mut ViewState, fleet: &FleetState) {
     if view.mode == InputMode::Browse {
-        let title = selected_table(view, fleet).map(|table| (view.tab, table.title));
+        let title = tables::selected_table(view, fleet).map(|table| (view.tab, table.title));
         view.expanded = if view.expanded_table().is_some() { None } else { title };
     }
 }
@@ -220,24 +256,6 @@ fn reset(view: &mut ViewState) {
     view.expanded = None;
     view.counters = CounterMode::default();
     view.baseline = TotalsBaseline::default();
-}
-
-fn invert(view: &mut ViewState, fleet: &FleetState) {
-    let Some(table) = selected_table(view, fleet) else { return };
-    let Some(column) = table.columns.first().map(Column::name) else { return };
-    let sort = view.sort.entry(table.title).or_insert(SortOrder { column, descending: false });
-    sort.descending = !sort.descending;
-}
-
-/// The table that holds the selected row, else the first with rows.
-fn selected_table(view: &ViewState, fleet: &FleetState) -> Option<TextTable> {
-    let mut tables = tables::shown(view, fleet);
-    let holds = |subject: &Subject| {
-        tables.iter().position(|table| table.rows.iter().any(|row| row.subject == *subject))
-    };
-    let at = view.selected().and_then(holds);
-    let at = at.or_else(|| tables.iter().position(|table| !table.rows.is_empty()))?;
-    Some(tables.swap_remove(at))
 }
 
 /// What was not asked for comes first: only when nothing is offered any more, it is ended.

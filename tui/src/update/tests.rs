@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use pmdscope_flows::{FlowEndpoint, FlowSnapshot};
+use pmdscope_render::SortOrder;
 
 use super::*;
 use crate::fixture;
@@ -91,11 +92,23 @@ fn sort_goes_through_the_columns_of_the_selected_table_and_back() {
     assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: "App", descending: true }));
     press(&mut view, &fleet, "I");
     assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: "App", descending: false }));
-    let columns = tables::shown(&view, &fleet)[0].columns.len();
+    let columns = crate::columns::visible("Ports", &view, &fleet).len();
     for _ in 0..columns {
         press(&mut view, &fleet, "s");
     }
     assert_eq!(view.sort.get("Ports"), None);
+    let arrow = |code| KeyEvent::new(code, KeyModifiers::NONE);
+    let orders = [KeyCode::Left, KeyCode::Left, KeyCode::Right, KeyCode::Right, KeyCode::Right];
+    let orders = orders.map(|code| {
+        let action = action_of(arrow(code), &view).unwrap();
+        update(&mut view, action, &fleet);
+        view.sort.get("Ports").map_or("", |order| order.column)
+    });
+    let last = crate::columns::visible("Ports", &view, &fleet);
+    let expected = [last[columns - 1], last[columns - 2], last[columns - 1], "", last[0]];
+    assert_eq!(orders, expected, "round and round");
+    press(&mut view, &fleet, "iss\x1b");
+    assert_eq!(view.sort["Ports"].column, last[0], "a window hides the tables");
     press(&mut view, &fleet, "Gs");
     assert!(view.sort.contains_key("Queues"));
 }
@@ -113,11 +126,12 @@ fn interval_moves_within_its_limits() {
 
 #[test]
 fn overlays_scroll_and_close() {
-    let (mut view, fleet) = (fixture::view(), fixture::fleet());
+    let (mut view, fleet) = (ViewState { height: 12, ..fixture::view() }, fixture::fleet());
     press(&mut view, &fleet, "?jj");
     assert!(matches!(view.mode, InputMode::Help { .. }) && view.scroll == 2);
     press(&mut view, &fleet, "G");
-    assert_eq!(view.scroll, crate::overlay::length(&view, &fleet) - 1);
+    assert_eq!(view.scroll, crate::overlay::positions(&view, &fleet) - 1);
+    assert!(view.scroll > 5, "a screen has no room for all keys");
     press(&mut view, &fleet, "\x1bG\n");
     assert_eq!(view.mode, InputMode::Detail(Subject::App { app: "testpmd".to_owned() }));
     press(&mut view, &fleet, "jj?");
