@@ -11,7 +11,7 @@ use pmdscope_export::address::ListenAddress;
 use pmdscope_export::text::TextFormat;
 use pmdscope_export::{ExportOptions, ExportProcess};
 
-use crate::config::ConfigArg;
+use crate::session::AppArg;
 use crate::{duration, interfaces, output, session};
 
 /// Export metrics of DPDK apps to Prometheus and OTLP
@@ -31,6 +31,7 @@ Examples:
                                                  all addresses, with TLS and passwords
   pmdscope export --listen unix:/run/pmdscope/export.sock
   pmdscope export --otlp http://localhost:4318   also push to an OTLP receiver
+  pmdscope export -a fwd                         one app, now or once it starts
   pmdscope export --once | promtool check metrics
   curl -f 'localhost:9177/ready?app=fwd'         succeeds if the app fwd is healthy
 
@@ -43,7 +44,7 @@ Exit status: 0 terminated by SIGTERM or SIGINT, or printed with --once; 1 failed
 for example because an address is in use; 2 wrong usage or configuration.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    config: ConfigArg,
+    app: AppArg,
 
     /// Listen here [default: 127.0.0.1:9177]
     ///
@@ -128,7 +129,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         pmdscope_export::serve()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut config = args.config.load()?;
+    let mut config = args.app.config.load()?;
+    config.settings.set_only(args.app.app.as_deref());
     args.set(&mut config.export);
     config.export_interrupts |= args.interrupts;
     config.export_xray |= args.xray;
@@ -146,7 +148,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         match pmdscope_export::start(&config.export, process)? {}
     } else {
         let _tracer = config.export_interrupts.then(|| session::trace(&mut config.settings));
-        let file = args.config.clone();
+        let file = args.app.config.clone();
         let thresholds = move || match file.load() {
             Ok(config) => Ok(config.settings.rules.thresholds),
             Err(error) => Err(error.to_string()),

@@ -21,9 +21,8 @@ use crate::attach::running::RunningApp;
 use crate::attach::transport::Preflight;
 use crate::attach::unavailable::CaptureUnavailable;
 use crate::color::ColorArg;
-use crate::config::ConfigArg;
 use crate::output::{self, StandardOutput, names};
-use crate::session;
+use crate::session::{self, AppArg};
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -38,6 +37,7 @@ const CONTAINER_COLUMN: usize = 2;
     after_help = "\
 Examples:
   pmdscope ls            running apps
+  pmdscope ls -a fwd     one app
   pmdscope ls --all      also leftovers of apps that have exited
   pmdscope ls --json | jq -r .apps[].app",
     after_long_help = "\
@@ -54,6 +54,7 @@ Columns:
 
 Examples:
   pmdscope ls            running apps
+  pmdscope ls -a fwd     one app
   pmdscope ls --all      also leftovers of apps that have exited
   pmdscope ls --json | jq -r .apps[].app
 
@@ -61,14 +62,14 @@ Exit status: 0 listed, 1 no app runs, 2 wrong usage or configuration."
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    config: ConfigArg,
+    app: AppArg,
 
     /// Print JSON
     #[arg(long)]
     json: bool,
 
     /// Also list apps that have exited and left files behind
-    #[arg(long)]
+    #[arg(long, conflicts_with = "app")]
     all: bool,
 
     #[command(flatten)]
@@ -76,12 +77,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut settings = args.config.load()?.settings;
+    let mut settings = args.app.settings()?;
     settings.discover.stale = args.all;
-    let found = settings.apps(None, &[])?;
+    let name = args.app.app.as_deref();
+    let found = settings.apps(name, &[])?;
     session::tell_left_out(&settings);
     if found.is_empty() {
-        settings.choose(None, Vec::new())?;
+        settings.choose(name, Vec::new())?;
     }
     if let Some(text) = unreadable_text(&unreadable(&settings.discover)) {
         output::tell(&text);

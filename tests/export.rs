@@ -383,3 +383,23 @@ fn nobody_with_one_capability_sees_the_apps_of_root() {
     let started = format!("dpdk_app_start_timestamp_seconds{{app=\"{}\"}}", testpmd.prefix);
     assert!(page.contains(&started), "{page}");
 }
+
+#[test]
+fn of_a_named_app_nothing_else_is_exported_or_listed() {
+    let machine = Machine::new();
+    let _running = ["fwd", "gen"].map(|name| machine.run(name, &Recording::default()));
+    let root = machine.settings().discover.roots.remove(0);
+    let config = root.join("pmdscope.toml");
+    fs::write(&config, format!("[discovery]\nroots = [{root:?}]\ncontainers = false\n")).unwrap();
+    let run = |words: &[&str]| {
+        let output = output(pmdscope().args(words).arg("--config").arg(&config)).unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (_, all) = run(&["export", "--once"]);
+    assert!(all.contains("\"fwd\"") && all.contains("\"gen\""), "{all}");
+    let (code, one) = run(&["export", "--once", "-a", "fwd"]);
+    assert!(code == Some(0) && one.contains("\"fwd\"") && !one.contains("\"gen\""), "{one}");
+    let (code, listed) = run(&["ls", "-a", "gen"]);
+    assert!(code == Some(0) && listed.contains("gen") && !listed.contains("fwd"), "{listed}");
+    assert_eq!(run(&["ls", "-a", "other"]).0, Some(1));
+}

@@ -54,6 +54,8 @@ pub struct FleetSettings {
     pub interfaces: Option<Arc<dyn InterfaceReader>>,
     /// How long an app that has ended stays visible as down; an expected one stays forever.
     pub keep_lost: Duration,
+    /// The only app that repeated searches find, see [`FleetSettings::set_only`]; all by default.
+    pub chosen: Option<String>,
 }
 
 impl Default for FleetSettings {
@@ -69,6 +71,7 @@ impl Default for FleetSettings {
             histograms: Arc::default(),
             interfaces: None,
             keep_lost: Duration::from_secs(3600),
+            chosen: None,
         }
     }
 }
@@ -93,7 +96,20 @@ impl FleetSettings {
     /// As [`FleetSettings::running`], without connecting again to the apps of [`Fleet::connected`],
     /// and for periodic searches: the timeout is that of the settings.
     pub fn running_beside(&self, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
-        self.names.give(&discover::look(&self.discover, connected))
+        let give = |apps: &[DiscoveredApp]| self.names.give(apps);
+        match &self.chosen {
+            Some(name) => discover::look_for(name, give, &self.discover, connected),
+            None => give(&discover::look(&self.discover, connected)),
+        }
+    }
+
+    /// Has [`FleetSettings::running_beside`] find only the app with this name, file-prefix or directory,
+    /// whether or not it runs already, and drops what is expected of others.
+    pub fn set_only(&mut self, name: Option<&str>) {
+        self.chosen = name.map(str::to_owned);
+        if let Some(name) = name {
+            self.only(name, &[]);
+        }
     }
 
     /// Returns the apps that a command is about, whether or not they can be queried: all, or the one
@@ -323,7 +339,12 @@ impl Fleet {
     pub fn new(settings: FleetSettings) -> Self {
         let interfaces = InterfaceEvaluator::new(settings.rules.thresholds);
         let state = FleetState::default();
-        Self { state, settings, chosen: None, slots: Vec::new(), interfaces }
+        let chosen = settings.chosen.clone();
+        let mut fleet = Self { state, settings, chosen: None, slots: Vec::new(), interfaces };
+        if let Some(name) = chosen {
+            fleet.only_interfaces_of(&name, &[]);
+        }
+        fleet
     }
 
     /// Searches for apps: adds new ones, drops those that ended too long ago, and reports those that

@@ -320,6 +320,11 @@ fn of_one_app_the_interface_that_bypasses_the_kernel_to_it_is_shown() {
     assert_eq!(names(Some("dns")), ["eth1"]);
     assert_eq!(names(Some("resolver")), ["eth1"]);
     assert_eq!(names(Some("other")), [""; 0]);
+    let mut settings = settings.clone();
+    settings.set_only(Some("dns"));
+    let mut fleet = Fleet::new(settings);
+    fleet.read_interfaces();
+    assert_eq!(fleet.state.interfaces.interfaces.len(), 1);
 }
 
 #[test]
