@@ -56,29 +56,29 @@ const CAPTURE: &str = "capture";
 const APP: &str = "telemetry";
 /// Part with the files of the machine that `doctor` reads.
 const HOST_FILES: &str = "host files";
-/// Their directory, as `doctor --root` takes it.
+/// Their directory, as `doctor -r` takes it.
 pub(crate) const HOST_TREE: &str = "doctor/tree";
 
 /// Collect everything about an incident into one file
 ///
 /// Recording, findings, leaks with packets, a short capture, checks of the machine, versions and
-/// configuration, with an index and a page for browsers. `top --replay` opens the bundle on another
+/// configuration, with an index and a page for browsers. `pmdscope FILE` opens the bundle on another
 /// machine.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pmdscope bundle -o incident.tar.zst   collect for 10 seconds
+  pmdscope bundle -w incident.tar.zst   collect for 10 seconds
   pmdscope bundle --redact --for 30s    without payloads and addresses
-  pmdscope top --replay incident.tar.zst
+  pmdscope incident.tar.zst             open it, as top -r
 
 Exit status: 0 written, 1 nothing collected or not written, 2 wrong usage.")]
 #[command(after_long_help = "\
 Examples:
   pmdscope bundle                        all apps, 10 seconds, into the current directory
-  pmdscope bundle -a fwd -o fwd.tar.zst --for 30s
+  pmdscope bundle -a fwd -w fwd.tar.zst --for 30s
   pmdscope bundle --redact               without payloads, addresses and host name
   tar --zstd -xOf fwd.tar.zst --wildcards '*/INDEX.txt'
-  pmdscope top --replay fwd.tar.zst      also check, leaks and netstat --replay
+  pmdscope top -r fwd.tar.zst            also check, leaks, lcores, netstat and doctor -r
 
 Parts that cannot be collected are missing from the bundle; INDEX.txt gives the reasons. ^C stops
 the collection and writes the parts collected so far; a second ^C exits without a file.
@@ -90,7 +90,8 @@ Exit status:
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 pub(crate) struct Args {
     /// File or directory [default: ./pmdscope-bundle-TIME.tar.zst]
-    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
+    #[arg(short = 'w', long = "write", short_alias = 'o', alias = "output", value_name = "FILE",
+          value_hint = clap::ValueHint::AnyPath)]
     output: Option<PathBuf>,
 
     #[command(flatten)]
@@ -104,13 +105,14 @@ pub(crate) struct Args {
 
     /// How much of a running recording to copy
     ///
-    /// Applies to recorders that run on this machine (`pmdscope record`) and to --recording. Without a
+    /// Applies to recorders that run on this machine (`pmdscope record`) and to -r. Without a
     /// recording, bundle records for the time of --for.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = history)]
     last: Duration,
 
     /// Copy this recording [default: those of running recorders]
-    #[arg(long, value_name = "FILE|DIR", value_hint = clap::ValueHint::AnyPath, hide_short_help = true)]
+    #[arg(short = 'r', long = "read", alias = "recording", value_name = "FILE",
+          value_hint = clap::ValueHint::AnyPath)]
     recording: Option<PathBuf>,
 
     /// Mask addresses and names of hosts, cut payloads
@@ -423,7 +425,7 @@ impl<'a> Bundle<'a> {
         }
     }
 
-    /// Copies the files of this machine that `doctor` reads, for `doctor --root` elsewhere.
+    /// Copies the files of this machine that `doctor` reads, for `doctor -r` elsewhere.
     fn add_host_files(&mut self) {
         if let Some(reason) = self.collector.end_reason() {
             return self.collector.add(PartEntry::skipped(HOST_FILES, None, reason));

@@ -39,7 +39,7 @@ const SAMPLING_INTERVAL: Duration = Duration::from_millis(250);
 Examples:
   pmdscope check -a fwd --for 30   watch longer to find slow leaks
   pmdscope check -q                for probes and cron: silent if healthy
-  pmdscope check --replay FILE     all findings of a recording
+  pmdscope check -r FILE           all findings of a recording
 
 Exit status: 0 healthy, 1 warning, critical finding or no answer, 2 wrong usage.")]
 #[command(after_long_help = "\
@@ -48,8 +48,7 @@ Examples:
   pmdscope check -a reflector --for 30  watch longer to find slow leaks
   pmdscope check --json | jq .ok
   pmdscope check -q -a fwd              for probes and cron: silent if healthy
-  pmdscope check --replay incident.jsonl.zst
-                                        all findings of a recording
+  pmdscope check -r incident.jsonl.zst  all findings of a recording
 
 check samples each app four times a second.
 

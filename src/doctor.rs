@@ -40,7 +40,7 @@ Examples:
                                         show changes since then, such as
                                         after a kernel update
   pmdscope doctor --json | jq '.results[] | select(.status == \"fail\")'
-  pmdscope doctor --root fwd.tar.zst    another host, from its bundle
+  pmdscope doctor -r fwd.tar.zst        another host, from its bundle
 
 Statuses:
   FAIL  keeps an app from working, or costs packets now
@@ -67,7 +67,8 @@ pub(crate) struct Args {
     ///
     /// BUNDLE is a file of `pmdscope bundle`. DIR has copies of proc, sys and etc, like doctor/tree in an
     /// unpacked bundle.
-    #[arg(long, value_name = "BUNDLE|DIR", value_hint = clap::ValueHint::AnyPath, conflicts_with = "app")]
+    #[arg(short = 'r', long = "read", alias = "root", value_name = "BUNDLE|DIR",
+          value_hint = clap::ValueHint::AnyPath, conflicts_with = "app")]
     root: Option<PathBuf>,
 
     /// Do not read the memory of apps
@@ -118,7 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (HostTree::open(Path::new("/"))?, Some(apps))
     };
     if args.root.is_some() && tree.is_this_machine() {
-        return Err(Usage("--root / is this host: leave it out").into());
+        return Err(Usage("-r / is this host: leave it out").into());
     }
     let of = Examination { apps, cpus: args.cpus.clone(), baseline };
     let (report, facts) = examine(&tree, &of);

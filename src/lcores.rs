@@ -17,7 +17,7 @@ use crate::number::whole;
 use crate::output::{self, StandardOutput};
 use crate::progress::Progress;
 use crate::session::{self, AppArg};
-use crate::source::Source;
+use crate::source::{AtArg, ReplayArg, Source};
 
 /// Samples per second of a profile: a millisecond between two shows which function stalls a loop for a
 /// few milliseconds. Not 1000, since what happens a thousand times a second, such as the tick of the
@@ -51,6 +51,8 @@ Examples:
   pmdscope lcores -a fwd -n 10 -i 1        ten reports, one per second
   pmdscope lcores -a fwd --profile         functions by share of time, for ten seconds
   pmdscope lcores --profile=4999 --for 2s  more samples in less time
+  pmdscope lcores -r incident.jsonl.zst --at -90s
+                                           as it was 90 seconds before the end
   pmdscope lcores --profile --folded | flamegraph.pl > fwd.svg
 
 --profile samples the stacks of poll threads of any app, without stopping it or
@@ -65,11 +67,18 @@ pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
 
+    #[command(flatten)]
+    replay: ReplayArg,
+
+    #[command(flatten)]
+    at: AtArg,
+
     /// Profile for 10 seconds [default HZ: 997]
     ///
     /// HZ is the number of samples per second of CPU time, 1 to 9999.
     #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true,
-          default_missing_value = DEFAULT_HZ, value_parser = whole::<u32>(1..=9999))]
+          default_missing_value = DEFAULT_HZ, conflicts_with = "replay",
+          value_parser = whole::<u32>(1..=9999))]
     profile: Option<u32>,
 
     /// Time to watch or profile: 500ms, 10s, 5m
@@ -104,19 +113,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let interval = args.interval.unwrap_or(Duration::from_secs(1));
     let reports = args.reports(interval)?;
-    let mut source = Source::live(&args.app, interval)?;
+    let mut source = match args.replay.player(&args.app)? {
+        Some(player) => Source::steps(player, &args.app, &args.at, interval, reports)?,
+        None => Source::live(&args.app, interval)?,
+    };
     source.prepare();
     let length = interval.saturating_mul(u32::try_from(reports).unwrap_or(u32::MAX));
     let progress = Progress::watch(&format!("watching {}", args.app.text()), length, false);
     let mut lcores = 0;
     for _ in 0..reports {
-        source.advance()?;
+        if !source.advance()? {
+            break;
+        }
         lcores = table::rows(source.fleet()).count();
         if !print(args, source.fleet())? {
             break;
         }
     }
     drop(progress);
+    source.tell_notes();
     session::tell_silent(source.fleet());
     Ok(if lcores > 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
@@ -192,6 +207,8 @@ mod tests {
             "--profile --folded --json",
             "--profile -n 2",
             "--profile -i 1",
+            "--profile -r x",
+            "--at -5s",
             "--for 1s -n 2",
             "--for 2h",
             "--for 1ms",

@@ -46,8 +46,8 @@ const TREND_SAMPLES: u32 = 5;
 Examples:
   pmdscope leaks                             one row per leak site
   pmdscope leaks -a reflector --explain      where every mbuf of each mempool is
-  pmdscope leaks --write leaked.pcapng -N 4  leaked packets, each with a comment
-  pmdscope leaks --replay DIR --at 08:56:00  leaks at that time of a recording
+  pmdscope leaks -w leaked.pcapng -N 4       leaked packets, each with a comment
+  pmdscope leaks -r DIR --at 08:56:00        leaks at that time of a recording
   pmdscope leaks --core core.1234            lost mbufs of an app that has ended
 
 Level 0 (a stock app) is scanned from outside: lost mbufs by pool, their packets, and
@@ -83,7 +83,8 @@ pub(crate) struct Args {
     json: bool,
 
     /// Write leaked packets as pcapng; -: stdout
-    #[arg(long, value_name = "FILE", group = "act", conflicts_with_all = ["watch", "json", "replay"])]
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, group = "act",
+          conflicts_with_all = ["watch", "json", "replay"])]
     write: Option<PathBuf>,
 
     /// Packets per leak site, 1 to 4096

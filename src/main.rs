@@ -19,6 +19,7 @@ mod empty;
 mod exit;
 mod export;
 mod extcap;
+mod file_kind;
 #[cfg(test)]
 mod fixture;
 mod flows;
@@ -31,6 +32,8 @@ mod man;
 mod memory;
 mod netstat;
 mod number;
+#[cfg(test)]
+mod option_tests;
 mod output;
 mod progress;
 mod record;
@@ -109,20 +112,11 @@ fn main() -> ExitCode {
 }
 
 fn parse() -> Cli {
-    let mut arguments = std::env::args_os().collect::<Vec<_>>();
-    let called = std::env::args().nth(1).unwrap_or_default();
-    if called == "netstat" {
-        match netstat::adapt(&arguments[2..]) {
-            Ok(adapted) => {
-                arguments.truncate(2);
-                arguments.extend(adapted);
-            }
-            Err(error) => {
-                output::fail(&error.into());
-                std::process::exit(exit::USAGE.into());
-            }
-        }
-    }
+    let arguments = adapt(std::env::args_os().collect()).unwrap_or_else(|error| {
+        output::fail(&error);
+        std::process::exit(exit::USAGE.into())
+    });
+    let called = called(&arguments);
     try_parse(arguments).unwrap_or_else(|error| {
         let mut cli = Cli::command();
         cli.build();
@@ -140,6 +134,21 @@ fn parse() -> Cli {
     })
 }
 
+/// The word of a command line that names the command.
+fn called(arguments: &[OsString]) -> String {
+    arguments.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned())
+}
+
+/// A command line as clap reads it: without what has another meaning in netstat(8).
+fn adapt(mut arguments: Vec<OsString>) -> Result<Vec<OsString>> {
+    if called(&arguments) == "netstat" {
+        let adapted = netstat::adapt(&arguments[2..])?;
+        arguments.truncate(2);
+        arguments.extend(adapted);
+    }
+    Ok(arguments)
+}
+
 /// Parses a command line. A negative number behind an option is its value, and wrong, not another option.
 fn try_parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     let takes_value = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
@@ -148,7 +157,11 @@ fn try_parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
         arg.allow_negative_numbers(takes_value)
     };
     let command = Cli::command().mut_subcommands(|command| command.mut_args(negative));
-    Cli::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    let mut cli = Cli::from_arg_matches(&command.try_get_matches_from(arguments)?)?;
+    if let Command::Netstat(args) = &mut cli.command {
+        args.find_recording();
+    }
+    Ok(cli)
 }
 
 /// Without the advice to put `--` before an unknown option, so that it is read as a filter expression.
@@ -203,7 +216,6 @@ fn execute(command: &Command) -> Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use clap::error::ErrorKind;
     use insta::assert_snapshot;
 
     use super::*;
@@ -222,34 +234,6 @@ mod tests {
             let name = format!("help_{}", command.get_name());
             assert_snapshot!(name, command.render_long_help());
         }
-    }
-
-    /// `--at` names a moment.
-    #[test]
-    fn times_are_written_alike_in_all_options() {
-        let cli = Cli::command();
-        let mut options = 0;
-        for command in cli.get_subcommands() {
-            for option in command.get_arguments().filter(|option| option.get_id() != "at") {
-                let name = option.get_value_names().and_then(<[_]>::first).map_or("", |name| name);
-                assert!(!["SECONDS", "DURATION"].contains(&name), "{command}: {option}");
-                let (true, Some(long)) = (name == "TIME", option.get_long()) else { continue };
-                let is_refused = |time: &str| {
-                    let words = ["pmdscope", command.get_name(), &format!("--{long}={time}")];
-                    let parsed = cli.clone().try_get_matches_from(words);
-                    parsed.is_err_and(|error| error.kind() == ErrorKind::ValueValidation)
-                };
-                let forms = ["2", "2s", "2000ms", "2000000us", "0.5", "0.5s", "500ms", "60", "1m"];
-                let refused = forms.map(is_refused);
-                assert_eq!(refused[..4], [refused[0]; 4], "{command}: --{long}");
-                assert_eq!(refused[4..7], [refused[4]; 3], "{command}: --{long}");
-                assert_eq!(refused[7], refused[8], "{command}: --{long}");
-                assert!(!refused.iter().all(|refused| *refused), "{command}: --{long}");
-                assert!(["", "x", "-1s", "1 s", "1S"].into_iter().all(is_refused), "{long}");
-                options += 1;
-            }
-        }
-        assert!(options > 20, "{options}");
     }
 
     #[test]

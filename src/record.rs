@@ -38,7 +38,7 @@ const FILES: u32 = 30;
 
 /// Record telemetry of DPDK apps for replay
 ///
-/// top, check, leaks and netstat read a recording with --replay.
+/// top, check, leaks, lcores and netstat read a recording with -r.
 #[derive(clap::Args)]
 #[command(after_help = "TIME: 90s, 30m, 2h. SIZE: bytes, or with K, M, G or T. Examples: --help")]
 #[command(after_long_help = "\
@@ -53,8 +53,8 @@ Examples:
                                           one minute at 10 Hz
   pmdscope record --always -w /var/lib/pmdscope
                                           keep the last 30 minutes at 10 Hz
-  pmdscope check --replay incident.jsonl.zst
-  pmdscope top --once --replay /var/lib/pmdscope --at -90s
+  pmdscope check -r incident.jsonl.zst
+  pmdscope top --once -r /var/lib/pmdscope --at -90s
   zstdcat incident.jsonl.zst | jq -c .sample.ports
 
 Exit status: 0 recorded, 1 failed, 2 wrong usage or configuration.")]

@@ -13,8 +13,9 @@ use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{Fleet, FleetSettings, FleetState, ScanResults};
 
+use crate::file_kind::FileKind;
 use crate::session::{self, AppArg, XrayArg};
-use crate::{bundle, interfaces, output};
+use crate::{bundle, file_kind, interfaces, output};
 
 /// How long a report waits for the tracer: bpftrace takes seconds to attach, longer where it finds no CPU,
 /// and threads that do not poll are not traced.
@@ -26,10 +27,11 @@ const TRACER_STEP: Duration = Duration::from_millis(200);
 /// A recording to look at.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ReplayArg {
-    /// Read a recording, not running apps
+    /// Read a recording or bundle, not running apps
     ///
-    /// PATH is a file of `pmdscope record`, a directory of such files, or a bundle.
-    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
+    /// FILE is one of `pmdscope record`, a directory of such files, or one of `pmdscope bundle`.
+    #[arg(short = 'r', long = "read", alias = "replay", value_name = "FILE", group = "recorded",
+          value_hint = clap::ValueHint::AnyPath)]
     pub(crate) replay: Option<PathBuf>,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct AtArg {
     #[arg(
         long,
         value_name = "TIME",
-        requires = "replay",
+        requires = "recorded",
         allow_hyphen_values = true,
         hide_short_help = true
     )]
@@ -66,7 +68,8 @@ fn player(path: &Path, app: Option<&str>, settings: &FleetSettings) -> Result<Re
     let mut player = if bundle::open::is_bundle(path) {
         RecordingPlayer::open_files(&bundle::open::recordings(path)?, settings)?
     } else {
-        RecordingPlayer::open(path, settings)?
+        let opened = RecordingPlayer::open(path, settings);
+        opened.map_err(|error| file_kind::explain(error.into(), path, FileKind::Recording))?
     };
     if let Some(app) = app {
         player.only(app);

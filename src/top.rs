@@ -55,9 +55,9 @@ Examples:
   pmdscope top --json -n 60 -i 1  one line of JSON per second for a minute
   pmdscope top --csv ports        one table for spreadsheets
   pmdscope top --once --flows     also conversations, from packets captured in a second
-  pmdscope top --replay incident.jsonl.zst
+  pmdscope top -r incident.jsonl.zst
                                   play a recording from its beginning
-  pmdscope top --once --replay incident.jsonl.zst --at -90s
+  pmdscope top --once -r incident.jsonl.zst --at -90s
                                   report on the time 90 seconds before its end
 
 JSON: {\"schema\":1, \"apps\":[{\"app\", \"state\", \"findings\":[...], \"model\":{\"sample\",
@@ -217,7 +217,7 @@ impl Args {
         match self.interval {
             Some(Duration::ZERO) if !one || self.replay.replay.is_some() => {
                 let what = "-i 0 is for one report of running apps: --once, --json or --csv, without -n, \
-                            --flows and --replay";
+                            --flows and -r";
                 Err(Usage(what).into())
             }
             Some(interval) => Ok(interval),
@@ -273,7 +273,7 @@ fn print(args: &Args, config: Config) -> Result<()> {
 }
 
 fn display(args: &Args, config: Config) -> Result<()> {
-    if !StandardOutput::is_terminal() || !stdin().is_terminal() {
+    if !has_terminal() {
         let what = "top needs a terminal on standard input and output; use --once, --json or --csv";
         return Err(Usage(what).into());
     }
@@ -286,6 +286,11 @@ fn display(args: &Args, config: Config) -> Result<()> {
         (Some(player), Some(again)) => display_replay(args, config, player, again),
         _ => display_live(args, config),
     }
+}
+
+/// Input and output are a terminal.
+pub(crate) fn has_terminal() -> bool {
+    StandardOutput::is_terminal() && stdin().is_terminal()
 }
 
 fn display_live(args: &Args, config: Config) -> Result<()> {

@@ -206,7 +206,7 @@ fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
     for (line, code, told) in [
         ("-i -r in.pcap", 2, "leave out -r"),
         ("-r in.pcap no such filter", 2, "no such filter"),
-        ("--replay in.pcap -l", 2, "use --replay with -i or --queues"),
+        ("--replay in.pcap -l", 2, "use -r with -i or --queues"),
         ("-c -r in.pcap", 2, "-c follows one pipe"),
         ("--sample never", 2, "auto"),
         ("-i --sample 4", 2, "'--interfaces' cannot be used with '--sample"),

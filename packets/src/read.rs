@@ -17,7 +17,7 @@ mod several;
 mod tests;
 
 pub use self::item::FileItem;
-pub use self::merged::files_of;
+pub use self::merged::{files_of, is_named_as_capture};
 pub use self::reader::{CaptureFile, FileReader, ReadError};
 pub use self::replay::{FileReplay, ReplayError, ReplayReport, ReplaySettings};
 pub use self::several::have_several_interfaces;

@@ -216,6 +216,12 @@ pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RecordingError> {
 
 #[allow(clippy::ptr_arg)] // the signature that an iterator needs
 fn is_file(path: &PathBuf) -> bool {
+    is_named_as_recording(path) && path.is_file()
+}
+
+/// Returns whether a path is named like `x.jsonl.zst` or, as long as it is being written,
+/// `x.jsonl.zst.part`.
+pub fn is_named_as_recording(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.strip_suffix(PART).unwrap_or(name).ends_with(super::EXTENSION) && path.is_file()
+    name.strip_suffix(PART).unwrap_or(name).ends_with(super::EXTENSION)
 }

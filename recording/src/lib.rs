@@ -35,6 +35,7 @@ pub use self::entry::{
     AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordedInterfaces, RecordingGap,
     RecordingHeader, RoundEnd,
 };
+pub use self::file::is_named_as_recording;
 pub use self::note::PlaybackNote;
 pub use self::player::RecordingPlayer;
 pub use self::recorder::{RecordingOptions, RecordingTotals, TelemetryRecorder};

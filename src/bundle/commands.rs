@@ -172,7 +172,7 @@ impl CommandContext<'_> {
         let recording = self.staging.join("recording");
         let command = |args: &[&str]| {
             let mut command = self.of_apps("findings", args);
-            command.args.extend(["--replay".into(), recording.clone().into_os_string()]);
+            command.args.extend(["-r".into(), recording.clone().into_os_string()]);
             command
         };
         vec![

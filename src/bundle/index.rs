@@ -290,8 +290,8 @@ impl BundleIndex {
 
 const OPENING: &str = "
 TO OPEN
-pmdscope top --replay FILE.tar.zst       the recording, as it was seen live; also check, leaks, netstat
-pmdscope doctor --root FILE.tar.zst      checks of the machine, again
+pmdscope top -r FILE.tar.zst             the recording, as it was seen live; also check, leaks, netstat
+pmdscope doctor -r FILE.tar.zst          checks of the machine, again
 tar --zstd -xf FILE.tar.zst              all files; wireshark opens those below capture/ and leaks/
 ";
 

@@ -204,7 +204,8 @@ pub(crate) struct Args {
     /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4. The files of a directory, as --parallel
     /// writes them, are merged by time. Of a bundle, all captures are read in turn; BUNDLE/capture/APP.pcapng
     /// is one of them, BUNDLE/leaks are those of lost mbufs.
-    #[arg(short, long, value_name = "FILE", help_heading = COMMON)]
+    #[arg(short, long, value_name = "FILE", help_heading = COMMON,
+          value_hint = clap::ValueHint::AnyPath)]
     read: Option<PathBuf>,
 
     /// Read packets from the files listed in LIST, one per line

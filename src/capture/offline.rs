@@ -18,6 +18,7 @@ use super::destination::{self, Destination};
 use super::events::EventPrinter;
 use super::{privileges, report, say};
 use crate::bundle::open::{bundle_of, capture_files};
+use crate::file_kind::{self, FileKind};
 use crate::output::{self, StandardOutput};
 use crate::progress::Progress;
 
@@ -25,16 +26,15 @@ use crate::progress::Progress;
 pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow::Result<ExitCode> {
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     super::end_in_order(control)?;
-    let inputs = args.inputs()?;
-    let on_disk =
-        inputs.iter().map(|input| bundle_of(input).map_or(&**input, |(bundle, _)| bundle));
+    let given = args.inputs()?;
+    let on_disk = given.iter().map(|input| bundle_of(input).map_or(&**input, |(bundle, _)| bundle));
     let on_disk = on_disk.map(Path::to_owned).collect::<Vec<_>>();
     if let Some(input) = destination::overwritten(&on_disk, args.files.write.as_deref()) {
         let input_is =
             if input.is_dir() { "read, and has the output" } else { "both input and output" };
         bail!("{} is {input_is}: give -w another file", input.display());
     }
-    let inputs = capture_files(&inputs)?;
+    let inputs = capture_files(&given)?;
     let name =
         |file: &CaptureFile| if file.path == Path::new("-") { "-" } else { &file.name }.to_owned();
     let files = inputs.iter().flat_map(|file| std::iter::once(file).chain(&file.merged));
@@ -52,7 +52,11 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     // Packets on the terminal show themselves how far it is.
     let progress =
         reading(&inputs, control, args.quiet || (shown && StandardOutput::is_terminal()));
-    let replay = FileReplay::open_named(inputs, settings, control).map_err(plain)?;
+    let replay = FileReplay::open_named(inputs, settings, control);
+    let replay = replay.map_err(|failure| match given.as_slice() {
+        [only] => file_kind::explain(plain(failure), only, FileKind::Capture),
+        _ => plain(failure),
+    })?;
     if !args.quiet {
         started(&files, &replay.interfaces().collect::<Vec<_>>());
     }

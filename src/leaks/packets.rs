@@ -35,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Refuses to write to a terminal.
 pub(super) fn check_target(path: &Path) -> Result<(), Usage> {
     if path == Path::new("-") && StandardOutput::is_terminal() {
-        return Err(Usage("pcapng is not for a terminal: give --write FILE"));
+        return Err(Usage("pcapng is not for a terminal: give -w FILE"));
     }
     Ok(())
 }

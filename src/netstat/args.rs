@@ -13,12 +13,13 @@ use super::resolver::NameResolver;
 use super::row_filter::ConversationFilter;
 use crate::attach::policy::AttachArgs;
 use crate::capture::Direction;
-use crate::duration;
 use crate::exit::Usage;
+use crate::file_kind::FileKind;
 use crate::number::whole;
 use crate::sampling::SamplingMode;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg};
+use crate::duration;
 
 /// Default time to count packets.
 const WATCH: Duration = Duration::from_secs(2);
@@ -92,7 +93,8 @@ Examples:
   pmdscope netstat -r dump.pcapng.zst     conversations of a capture file
   tcpdump -U -w - | pmdscope netstat -c -r -
                                           of a live pipe, updated every second
-  pmdscope netstat --queues --replay incident.jsonl.zst --at -90s
+  pmdscope netstat --queues -r incident.jsonl.zst --at -90s
+                                          port and queue counters of a recording
 
 JSON: one document, or with -c one line per interval: {\"schema\":1, \"view\", \"begin_ns\", \"now_ns\",
 \"sample\", \"total\":{\"packets\",\"bytes\",\"standard_error\"}, \"lost\", ...} and by view \"flows\",
@@ -128,16 +130,21 @@ pub(crate) struct Args {
     #[arg(long = "port", alias = "on", value_name = "IFACE", hide_short_help = true)]
     pub(super) interfaces: Vec<String>,
 
-    /// Read packets from a capture file; -: stdin
+    /// Read a capture, recording or bundle; -: stdin
     ///
-    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4; of a bundle its captures. May be
-    /// repeated. -c follows a pipe.
-    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
-          conflicts_with_all = ["app", "interfaces", "seconds", "sample", "cpu_budget",
-                                "no_pdump", "force_pdump", "replay", "at"])]
+    /// Packets of pcap or pcapng, also compressed with gzip, Zstandard or LZ4; may be repeated; -c follows a
+    /// pipe. Of a recording, -i and --queues show the counters. Of a bundle, -i and --at show those of its
+    /// recording; everything else is of its captures.
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath, group = "recorded",
+          conflicts_with_all = ["interfaces", "cpu_budget", "no_pdump", "force_pdump", "replay"])]
     pub(super) read: Vec<PathBuf>,
 
-    #[command(flatten)]
+    /// Former name of -r for a recording
+    #[arg(id = "replay", long = "replay", value_name = "FILE", hide = true, group = "recorded")]
+    former_replay: Option<PathBuf>,
+
+    /// The recording of either.
+    #[arg(skip)]
     pub(super) replay: ReplayArg,
 
     #[command(flatten)]
@@ -276,6 +283,21 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Finds out what the file of `-r` is: a recording has counters, all others have packets.
+    pub(crate) fn find_recording(&mut self) {
+        let kind = match self.read.as_slice() {
+            [only] => FileKind::of(only),
+            _ => None,
+        };
+        let is_recording = match kind {
+            Some(FileKind::Recording) => true,
+            Some(FileKind::Bundle) => self.view() == ReportView::Interfaces || self.at.at.is_some(),
+            Some(FileKind::Capture) | None => false,
+        };
+        let recording = if is_recording { self.read.pop() } else { self.former_replay.take() };
+        self.replay.replay = recording;
+    }
+
     /// The thresholds of a hot queue.
     ///
     /// # Errors
@@ -295,6 +317,7 @@ impl Args {
                 "-c takes no number: -c -I TIME sets the interval, --for TIME reports once",
             ));
         }
+        self.check_read()?;
         if self.reads_files() && counters_only {
             return Err(Usage("-i shows port counters, and capture files have none: leave out -r"));
         }
@@ -311,7 +334,7 @@ impl Args {
         }
         if self.replays() && !matches!(self.view(), ReportView::Interfaces | ReportView::Queues) {
             return Err(Usage(
-                "a recording has no packets: use --replay with -i or --queues; -r reads captured packets",
+                "a recording has no packets: use -r with -i or --queues, or give it captured packets",
             ));
         }
         if self.replays() && about_packets {
@@ -332,12 +355,34 @@ impl Args {
         }
         if self.replays() && self.attach.is_given() {
             return Err(Usage(
-                "a replay attaches to no app: use --no-pdump and --force-pdump without --replay",
+                "a recording is read without apps: leave out --no-pdump, --force-pdump and --peek",
             ));
         }
         if self.ipfix.is_given() && (counters_only || self.replays()) {
             return Err(Usage(
-                "--ipfix exports conversations, which need packets: leave out -i and --replay",
+                "--ipfix exports conversations, which need packets: leave out -i, and -r of a recording",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses what a file of captured packets, or a recording, cannot have.
+    fn check_read(&self) -> Result<(), Usage> {
+        let is_sampled = self.sample != SamplingMode::Auto;
+        if self.reads_files() && (self.app.app.is_some() || self.seconds.is_some() || is_sampled) {
+            return Err(Usage(
+                "-r reads all packets of a capture: leave out -a, --for and --sample; a filter selects",
+            ));
+        }
+        if self.reads_files() && self.at.at.is_some() {
+            return Err(Usage(
+                "--at is a time in a recording or bundle, and -r reads a capture: leave out --at",
+            ));
+        }
+        let counts = self.cpu_budget.is_some() || self.flows != CAPACITY as u64 || self.outer;
+        if self.replays() && (self.continuous || is_sampled || counts) {
+            return Err(Usage(
+                "a recording is not counted: leave out -c, --sample, --cpu-budget, --flows and --outer",
             ));
         }
         Ok(())

@@ -23,7 +23,10 @@ const SECOND: u64 = 1_000_000_000;
 
 /// The arguments of a command line.
 pub(super) fn parse(words: &str) -> Result<Args, clap::Error> {
-    parse_args("netstat", words)
+    parse_args("netstat", words).map(|mut args: Args| {
+        args.find_recording();
+        args
+    })
 }
 
 /// The same, where they are right.

@@ -66,7 +66,9 @@ pub(crate) fn killed(scratch: &Scratch) -> Result<()> {
     ensure!(notes.contains("its recorder was killed"), "{notes}");
     ensure!(models[0]["ports"][0]["rx_pps"].as_f64().is_some_and(|pps| pps > 1000.0));
     let path = part.display().to_string();
-    pmdscope(scratch, &["check", "--replay", &path], &[0])?;
+    pmdscope(scratch, &["check", "-r", &path], &[0])?;
+    let lcores = pmdscope(scratch, &["lcores", "-r", &path], &[0])?;
+    ensure!(lcores.lines().any(|line| line.starts_with(&app)), "{lcores}");
     let wrong = pmdscope(scratch, &["check", "--replay", &path, "-a", "nobody"], &[1])?;
     ensure!(wrong.is_empty(), "{wrong}");
     Ok(())

@@ -53,7 +53,7 @@ impl CaptureFile {
 }
 
 /// Returns whether a path is named like `x.pcapng`, `x.pcap.gz` or `x.pcapng.zst.part`.
-fn is_named_as_capture(path: &Path) -> bool {
+pub fn is_named_as_capture(path: &Path) -> bool {
     let mut name = PathBuf::from(path.file_name().unwrap_or_default());
     for ending in [&["part"][..], &["gz", "zst", "lz4"]] {
         if name.extension().is_some_and(|found| ending.iter().any(|ending| found == *ending)) {

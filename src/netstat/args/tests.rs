@@ -83,13 +83,9 @@ fn wrong_values_and_contradictions_are_refused() {
         "-N 0",
         "-N 5 --all",
         "--sort size",
-        "-r x -a app",
-        "-r x --for 5s",
-        "-r x --sample 4",
         "-r x --replay y",
         "--replay x -c",
         "--at -5s",
-        "-r x --at -5s",
         "-r x --cpu-budget 10%",
         "-r x --force-pdump",
         "-n --resolve",
@@ -135,15 +131,19 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         ("--queues state established", "use one of tcpdump"),
         ("--where tcp sport 80", "join them by 'and'"),
         ("-i --port fwd:0", "-a names an app"),
-        ("--replay x", "-r reads captured packets"),
+        ("--replay x", "give it captured packets"),
+        ("-r x -a app", "leave out -a"),
+        ("-r x --for 5s", "leave out -a"),
+        ("-r x --sample 4", "leave out -a"),
+        ("-r x --at -5s", "leave out --at"),
         ("-i --ipfix 127.0.0.1:4739", "leave out -i"),
         ("--queues --replay x --ipfix 127.0.0.1:4739", "leave out -i"),
         ("-c -r - -r x", "-c follows one pipe"),
         ("-c -r Cargo.toml", "-c follows one pipe"),
-        ("--replay x -l", "-r reads captured packets"),
+        ("--replay x -l", "give it captured packets"),
         ("--replay x --queues port 80", "leave out --port"),
         ("--sample 4 --cpu-budget 10%", "needs --sample auto"),
-        ("--replay x --queues --force-pdump", "without --replay"),
+        ("--replay x --queues --force-pdump", "leave out --no-pdump"),
     ] {
         let error = args(words).check().unwrap_err();
         assert!(error.to_string().contains(advice), "{words}: {error}");
@@ -163,4 +163,21 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
     ] {
         assert!(args(words).check().is_ok(), "{words}");
     }
+}
+
+#[test]
+fn a_file_is_read_as_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.jsonl.zst");
+    std::fs::write(&path, "").unwrap();
+    let recording = path.display();
+    let replays = |words: &str| args(words).replays();
+    assert!(replays(&format!("-i -r {recording}")) && replays(&format!("--replay {recording} -i")));
+    assert!(replays(&format!("--queues -r {recording} -a fwd --at -5s")));
+    assert!(!replays("-r Cargo.toml") && !replays(&format!("-r {recording} -r -")));
+    for words in ["-c", "--sample 4", "--cpu-budget 10%", "--flows 1000", "--outer"] {
+        let error = args(&format!("--queues -r {recording} {words}")).check().unwrap_err();
+        assert!(error.to_string().contains("leave out -c"), "{words}: {error}");
+    }
+    assert!(args(&format!("--queues -r {recording} --for 5s")).check().is_ok());
 }

@@ -22,7 +22,7 @@ pub(super) fn of_moment_of(
 ) -> CommandLine {
     let command = command.with_config(&view.tasks.context);
     let Some(recording) = &view.tasks.context.recording else { return command };
-    let command = command.with(["--replay", recording]);
+    let command = command.with(["-r", recording]);
     // A check is of a whole recording.
     if command.args.first().is_some_and(|name| name == "check") {
         return command;

@@ -70,7 +70,7 @@ fn nobody_tells_them_of_memory_that_is_not_read() {
     view.tasks.context = TaskContext { recording, ..TaskContext::default() };
     assert!(said(&mut view, stock).1.starts_with("this is a recording"));
     let (command, _) = said(&mut view, linked);
-    let at = "--replay x.zst --at 2026-01-02T03:04:05Z";
+    let at = "-r x.zst --at 2026-01-02T03:04:05Z";
     assert_eq!(command, format!("pmdscope leaks --explain reflector_rx -a reflector {at}"));
     view.tasks.context = TaskContext::default();
     let span = TimeSpan { oldest: 1, newest: 2 };

@@ -249,7 +249,7 @@ fn a_pool_that_may_lose_mbufs_is_written_as_packets() {
     view.tasks.context = TaskContext { recording: Some("x.zst".into()), ..TaskContext::default() };
     view.follow(None);
     let recorded = written(&mut view, &fleet, PageTab::Pools, row);
-    assert!(recorded.starts_with("pmdscope top --once --json --replay x.zst"), "{recorded}");
+    assert!(recorded.starts_with("pmdscope top --once --json -r x.zst"), "{recorded}");
 }
 
 /// What the window of commands shows, without its borders.
@@ -365,7 +365,7 @@ fn read_only_and_recordings_do_nothing() {
     assert!(view.tasks.wanted.is_empty());
     view.follow(None);
     press(&mut view, &fleet, "w");
-    let at = "--replay x.zst --at 2026-01-02T03:04:05Z";
+    let at = "-r x.zst --at 2026-01-02T03:04:05Z";
     assert!(asked(&mut view)[0].starts_with(&format!("pmdscope top --once --json {at} >")));
 }
 
