@@ -32,6 +32,7 @@ mod man;
 mod memory;
 mod netstat;
 mod number;
+mod opened_file;
 #[cfg(test)]
 mod option_tests;
 mod output;
@@ -62,10 +63,15 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 // Without a list of options, so that it fits a screen of 24 lines.
 #[command(help_template = "\
 {about-with-newline}{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}")]
+#[command(override_usage = "pmdscope <COMMAND>\n       pmdscope FILE")]
 #[command(after_help = "\
-'pmdscope COMMAND -h' lists common options, --help all; -V prints the version.")]
+'pmdscope COMMAND -h' lists common options, --help all; -V prints the version.
+'pmdscope FILE' opens a capture, a recording or a bundle.")]
 #[command(after_long_help = "\
 'pmdscope COMMAND -h' lists common options, --help all; -V prints the version.
+'pmdscope FILE' opens a capture as 'capture -r', a recording or bundle as 'top -r', or as 'check -r'
+where standard input or output is not a terminal. Options of these commands may follow.
+
 Exit status: 0 ok, 1 finding or failure, 2 wrong usage or configuration.")]
 struct Cli {
     #[command(subcommand)]
@@ -139,12 +145,20 @@ fn called(arguments: &[OsString]) -> String {
     arguments.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned())
 }
 
-/// A command line as clap reads it: without what has another meaning in netstat(8).
+/// A command line as clap reads it: with the command that opens a file, and without what has another meaning
+/// in netstat(8).
 fn adapt(mut arguments: Vec<OsString>) -> Result<Vec<OsString>> {
-    if called(&arguments) == "netstat" {
+    let called = called(&arguments);
+    if called == "netstat" {
         let adapted = netstat::adapt(&arguments[2..])?;
         arguments.truncate(2);
         arguments.extend(adapted);
+    } else if called != "help"
+        && Cli::command().find_subcommand(&called).is_none()
+        && let Some(word) = arguments.get(1)
+        && let Some(command) = opened_file::command(word, arguments.len() == 2)?
+    {
+        arguments.splice(1..2, command);
     }
     Ok(arguments)
 }
