@@ -112,7 +112,7 @@ pub(crate) struct Args {
 
     /// Copy this recording [default: those of running recorders]
     #[arg(short = 'r', long = "read", alias = "recording", value_name = "FILE",
-          value_hint = clap::ValueHint::AnyPath)]
+          value_hint = clap::ValueHint::AnyPath, add = crate::completions::recordings())]
     recording: Option<PathBuf>,
 
     /// Mask addresses and names of hosts, cut payloads

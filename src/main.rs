@@ -102,6 +102,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    completions::answer();
     child::die_with_parent();
     let signals = pmdscope_signals::prepare().context("cannot handle signals");
     if let Err(error) = memory::prepare().and(signals) {

@@ -10,7 +10,7 @@ use pmdscope_telemetry::{AppStatus, Fleet, FleetSettings, FleetState};
 use pmdscope_xray::XrayReader;
 
 use crate::config::ConfigArg;
-use crate::output;
+use crate::{completions, output};
 
 /// Which apps to look at.
 #[derive(clap::Args, Clone)]
@@ -19,7 +19,7 @@ pub(crate) struct AppArg {
     ///
     /// NAME is the name or the DPDK file-prefix of the app, after USER/ for an app of a user other than
     /// root and yourself.
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = completions::apps())]
     pub(crate) app: Option<String>,
 
     #[command(flatten)]

@@ -15,7 +15,7 @@ use pmdscope_telemetry::{Fleet, FleetSettings, FleetState, ScanResults};
 
 use crate::file_kind::FileKind;
 use crate::session::{self, AppArg, XrayArg};
-use crate::{bundle, file_kind, interfaces, output};
+use crate::{bundle, completions, file_kind, interfaces, output};
 
 /// How long a report waits for the tracer: bpftrace takes seconds to attach, longer where it finds no CPU,
 /// and threads that do not poll are not traced.
@@ -31,7 +31,7 @@ pub(crate) struct ReplayArg {
     ///
     /// FILE is one of `pmdscope record`, a directory of such files, or one of `pmdscope bundle`.
     #[arg(short = 'r', long = "read", alias = "replay", value_name = "FILE", group = "recorded",
-          value_hint = clap::ValueHint::AnyPath)]
+          value_hint = clap::ValueHint::AnyPath, add = completions::recordings())]
     pub(crate) replay: Option<PathBuf>,
 }
 

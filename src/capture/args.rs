@@ -20,6 +20,7 @@ pub(super) use self::source::SourceArgs;
 use super::recorder::RecorderArgs;
 use super::view::ViewArgs;
 use super::{COMMON, say, trigger};
+use crate::completions;
 use crate::exit::Usage;
 use crate::number::whole;
 
@@ -205,7 +206,7 @@ pub(crate) struct Args {
     /// writes them, are merged by time. Of a bundle, all captures are read in turn; BUNDLE/capture/APP.pcapng
     /// is one of them, BUNDLE/leaks are those of lost mbufs.
     #[arg(short, long, value_name = "FILE", help_heading = COMMON,
-          value_hint = clap::ValueHint::AnyPath)]
+          value_hint = clap::ValueHint::AnyPath, add = completions::captures())]
     read: Option<PathBuf>,
 
     /// Read packets from the files listed in LIST, one per line

@@ -19,7 +19,7 @@ use crate::number::whole;
 use crate::sampling::SamplingMode;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg};
-use crate::duration;
+use crate::{completions, duration};
 
 /// Default time to count packets.
 const WATCH: Duration = Duration::from_secs(2);
@@ -127,7 +127,8 @@ pub(crate) struct Args {
     ///
     /// IFACE is PREFIX:PORT[:QUEUE]. PREFIX is the app, PORT a port number or device name. May be
     /// repeated.
-    #[arg(long = "port", alias = "on", value_name = "IFACE", hide_short_help = true)]
+    #[arg(long = "port", alias = "on", value_name = "IFACE", hide_short_help = true,
+          add = completions::interfaces())]
     pub(super) interfaces: Vec<String>,
 
     /// Read a capture, recording or bundle; -: stdin
@@ -136,7 +137,8 @@ pub(crate) struct Args {
     /// pipe. Of a recording, -i and --queues show the counters. Of a bundle, -i and --at show those of its
     /// recording; everything else is of its captures.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath, group = "recorded",
-          conflicts_with_all = ["interfaces", "cpu_budget", "no_pdump", "force_pdump", "replay"])]
+          conflicts_with_all = ["interfaces", "cpu_budget", "no_pdump", "force_pdump", "replay"],
+          add = completions::files())]
     pub(super) read: Vec<PathBuf>,
 
     /// Former name of -r for a recording

@@ -15,6 +15,13 @@ const MAX_REQUEST: usize = 1023;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortId(pub(crate) u16);
 
+impl PortId {
+    /// Returns the number of the port in DPDK.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+}
+
 /// A pool name from `/mempool/list`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PoolName(pub(crate) String);

@@ -6,6 +6,7 @@ use pmdscope_capture::layout::TEE_PACKET_TSC;
 
 use crate::attach::policy::AttachArgs;
 use crate::capture::COMMON;
+use crate::completions;
 use crate::config::ConfigArg;
 use crate::sampling::SamplingMode;
 
@@ -25,11 +26,12 @@ pub(crate) struct SourceArgs {
     /// PREFIX is the app and may be omitted if only one app runs or -a names it. PORT is a port number
     /// or device name, or a number of -D. `PREFIX:any` is all ports of an app, `any` all ports of all
     /// apps. May be repeated. Default: all ports of the only app.
-    #[arg(short, long = "interface", value_name = "IFACE", help_heading = COMMON)]
+    #[arg(short, long = "interface", value_name = "IFACE", help_heading = COMMON,
+          add = completions::interfaces())]
     pub(in super::super) interfaces: Vec<String>,
 
     /// App for -i without PREFIX
-    #[arg(short, long, value_name = "NAME", hide_short_help = true)]
+    #[arg(short, long, value_name = "NAME", hide_short_help = true, add = completions::apps())]
     pub(in super::super) app: Option<String>,
 
     #[command(flatten)]
