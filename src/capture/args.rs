@@ -97,8 +97,9 @@ Signals:
   USR1                  print the counters
   USR2                  flush buffered packets; with a flight recorder: trigger it
 
-Exit status: 0 ok, 1 failed or found no interface, 2 wrong usage or configuration.
-docs/capture.md lists all tcpdump options and the differences.";
+docs/capture.md lists all tcpdump options and the differences.
+
+Exit status: 0 ok, 1 failed or found no interface, 2 wrong usage or configuration.";
 
 /// Capture packets of DPDK apps, with tcpdump's options
 ///
