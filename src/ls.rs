@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         output::print_json(&Listing { schema: LS_SCHEMA, apps: &apps })?;
     } else {
-        let color = args.color.color(&args.config)?;
+        let color = args.color.color(&args.app.config)?;
         output::print_table(&table(&apps), StandardOutput::width(), color)?;
     }
     Ok(ExitCode::SUCCESS)
