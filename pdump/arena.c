@@ -44,7 +44,8 @@ struct layout {
 	unsigned int free_slots;
 	uint8_t *rings;
 	unsigned int slots;
-	struct counters_span rest[COUNTERS_SPANS]; /* Left for mbufs. */
+	struct counters_span rest[COUNTERS_PIECES]; /* Left for mbufs. */
+	unsigned int nb_rest;
 };
 
 static size_t
@@ -68,51 +69,88 @@ ring_bytes(unsigned int slots)
 	return RTE_ALIGN_CEIL((size_t)rte_ring_get_memsize(slots), RTE_CACHE_LINE_SIZE);
 }
 
-/* A pool of mbufs, its caches if there is room for them, followed by its private data. */
-static void
-place_pool(struct layout *l, struct counters_span *span)
+/* The first piece with so much room; NULL if there is none. */
+static struct counters_span *
+find_room(struct layout *l, size_t bytes)
 {
-	const size_t private =
-			RTE_ALIGN_CEIL(sizeof(struct rte_pktmbuf_pool_private), RTE_MEMPOOL_ALIGN);
-	const size_t with = RTE_MEMPOOL_HEADER_SIZE(l->pool, CACHE_SIZE) + private;
-	const size_t without = RTE_MEMPOOL_HEADER_SIZE(l->pool, 0) + private;
+	unsigned int i;
 
-	l->cache_size = with <= span_bytes(span) ? CACHE_SIZE : 0;
-	l->pool = (struct rte_mempool *)take(span, l->cache_size > 0 ? with : without);
+	for (i = 0; i < l->nb_rest; i++)
+		if (span_bytes(&l->rest[i]) >= bytes)
+			return &l->rest[i];
+	return NULL;
+}
+
+static struct counters_span *
+find_largest(struct layout *l)
+{
+	struct counters_span *largest = &l->rest[0];
+	unsigned int i;
+
+	for (i = 1; i < l->nb_rest; i++)
+		if (span_bytes(&l->rest[i]) > span_bytes(largest))
+			largest = &l->rest[i];
+	return largest;
+}
+
+static size_t
+private_bytes(void)
+{
+	return RTE_ALIGN_CEIL(sizeof(struct rte_pktmbuf_pool_private), RTE_MEMPOOL_ALIGN);
+}
+
+/* A pool of mbufs, its caches if there is room for them, followed by its private data. */
+static bool
+place_pool(struct layout *l)
+{
+	const size_t with = RTE_MEMPOOL_HEADER_SIZE(l->pool, CACHE_SIZE) + private_bytes();
+	const size_t without = RTE_MEMPOOL_HEADER_SIZE(l->pool, 0) + private_bytes();
+	struct counters_span *piece = find_room(l, with);
+
+	l->cache_size = piece != NULL ? CACHE_SIZE : 0;
+	if (piece == NULL)
+		piece = find_room(l, without);
+	if (piece == NULL)
+		return false;
+	l->pool = (struct rte_mempool *)take(piece, l->cache_size > 0 ? with : without);
+	return true;
 }
 
 /*
  * The ring of the pool has room for all mbufs that fit into the arena. So do the rings of taps, if
- * they take at most a quarter of the remaining memory; otherwise they are shorter, and the app
- * counts what it cannot enqueue.
+ * they take at most a quarter of the remaining memory of their piece; otherwise they are shorter,
+ * and the app counts what it cannot enqueue.
  */
 static bool
-place_rings(struct layout *l, struct counters_span *span, size_t arena_bytes, unsigned int nb_rings)
+place_rings(struct layout *l, size_t arena_bytes, unsigned int nb_rings)
 {
+	struct counters_span *piece = find_largest(l);
 	size_t room;
 
 	l->free_slots = rte_align32pow2((uint32_t)(arena_bytes / l->object_bytes) + 1);
-	l->free = take(span, ring_bytes(l->free_slots));
-	room = span_bytes(span);
+	l->free = take(piece, ring_bytes(l->free_slots));
+	room = span_bytes(piece);
 	for (l->slots = l->free_slots; l->slots > SLOTS_MIN; l->slots /= 2)
 		if (nb_rings * ring_bytes(l->slots) <= room / 4)
 			break;
-	l->rings = take(span, nb_rings * ring_bytes(l->slots));
+	l->rings = take(piece, nb_rings * ring_bytes(l->slots));
 	return nb_rings * ring_bytes(l->slots) <= room;
 }
 
 static bool
-lay_out(struct layout *l, const struct counters_span spans[COUNTERS_SPANS], unsigned int nb_rings)
+lay_out(struct layout *l, const struct arena *arena, unsigned int nb_rings)
 {
-	const size_t bytes = span_bytes(&spans[0]) + span_bytes(&spans[1]);
+	size_t bytes = 0;
+	unsigned int i;
 
-	l->rest[0] = spans[0];
-	l->rest[1] = spans[1];
+	l->nb_rest = arena->nb_pieces;
+	memcpy(l->rest, arena->pieces, l->nb_rest * sizeof(l->rest[0]));
+	for (i = 0; i < l->nb_rest; i++)
+		bytes += span_bytes(&l->rest[i]);
 	l->object_bytes = rte_mempool_calc_obj_size(
 			sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + DATA_BYTES,
 			RTE_MEMPOOL_F_NO_SPREAD, &l->object);
-	place_pool(l, &l->rest[0]);
-	return place_rings(l, &l->rest[1], bytes, nb_rings);
+	return place_pool(l) && place_rings(l, bytes, nb_rings);
 }
 
 /* The part of a cache that its lcore never uses, as it is meant for much larger caches. */
@@ -138,7 +176,7 @@ find_piece(const struct layout *l, unsigned int i, struct counters_span *piece)
 
 	if (i < nb_caches)
 		*piece = unused_of_cache(l, i);
-	else if (i < nb_caches + COUNTERS_SPANS)
+	else if (i < nb_caches + l->nb_rest)
 		*piece = l->rest[i - nb_caches];
 	else
 		return false;
@@ -157,21 +195,18 @@ count_mbufs(const struct layout *l)
 }
 
 bool
-arena_place(struct arena *arena, const struct counters_span spans[COUNTERS_SPANS],
-		unsigned int nb_rings)
+arena_place(struct arena *arena, unsigned int nb_rings)
 {
 	struct layout l = { 0 };
 
-	if (!lay_out(&l, spans, nb_rings) || count_mbufs(&l) < MBUFS_MIN)
+	if (arena->nb_pieces == 0 || !lay_out(&l, arena, nb_rings) || count_mbufs(&l) < MBUFS_MIN)
 		return false;
-	*arena = (struct arena){
-		.spans = { spans[0], spans[1] },
-		.pool = l.pool,
-		.nb_mbufs = count_mbufs(&l),
-		.nb_rings = nb_rings,
-		.ring_bytes = ring_bytes(l.slots),
-		.rings = l.rings,
-	};
+	arena->pool = l.pool;
+	arena->nb_mbufs = count_mbufs(&l);
+	arena->nb_rings = nb_rings;
+	arena->ring_bytes = ring_bytes(l.slots);
+	arena->rings = l.rings;
+	arena->held = NULL;
 	return true;
 }
 
@@ -204,7 +239,7 @@ init_pool(struct rte_mempool *mp, const struct layout *l, int ops_index, unsigne
 	mp->elt_size = l->object.elt_size;
 	mp->header_size = l->object.header_size;
 	mp->trailer_size = l->object.trailer_size;
-	mp->private_data_size = RTE_ALIGN_CEIL(sizeof(private), RTE_MEMPOOL_ALIGN);
+	mp->private_data_size = private_bytes();
 	mp->ops_index = ops_index;
 	mp->pool_data = l->free;
 	mp->local_cache = RTE_PTR_ADD(mp, RTE_MEMPOOL_HEADER_SIZE(mp, 0));
@@ -263,9 +298,9 @@ arena_build(struct arena *arena, int ops_index)
 	struct layout l = { 0 };
 	unsigned int i;
 
-	lay_out(&l, arena->spans, arena->nb_rings);
-	for (i = 0; i < COUNTERS_SPANS; i++)
-		memset(arena->spans[i].begin, 0, span_bytes(&arena->spans[i]));
+	lay_out(&l, arena, arena->nb_rings);
+	for (i = 0; i < arena->nb_pieces; i++)
+		memset(arena->pieces[i].begin, 0, span_bytes(&arena->pieces[i]));
 	init_pool(arena->pool, &l, ops_index, arena->nb_mbufs);
 	init_free((struct rte_ring *)l.free, l.free_slots);
 	populate(arena, &l);
@@ -320,4 +355,84 @@ arena_put_held(struct arena *arena)
 		return;
 	arena->held = NULL;
 	arena_put(arena, &held, 1);
+}
+
+/* What lcores use of the pool: its head, their caches, its private data and its ring. */
+static void
+keep_pool(const struct layout *l, const void *base, struct line_set *kept)
+{
+	const uint8_t *const head = (const uint8_t *)l->pool;
+	const size_t bare = RTE_MEMPOOL_HEADER_SIZE(l->pool, 0);
+	unsigned int lcore;
+
+	line_set_add(kept, base, head, bare);
+	for (lcore = 0; l->cache_size > 0 && lcore < RTE_MAX_LCORE; lcore++)
+		line_set_add(kept, base, head + bare + lcore * sizeof(struct rte_mempool_cache),
+				CACHE_BYTES);
+	line_set_add(kept, base, head + RTE_MEMPOOL_HEADER_SIZE(l->pool, l->cache_size),
+			private_bytes());
+	line_set_add(kept, base, l->free, ring_bytes(l->free_slots));
+}
+
+static void
+add_mbufs(const struct layout *l, const void *base, struct line_set *mbufs)
+{
+	struct counters_span piece;
+	unsigned int i;
+
+	for (i = 0; find_piece(l, i, &piece); i++)
+		while (span_bytes(&piece) >= l->object_bytes)
+			line_set_add(mbufs, base, take(&piece, l->object_bytes), l->object_bytes);
+}
+
+/* Take what is in the ring of the pool. As often as it has slots: the app may put back more. */
+static void
+take_free(const struct layout *l, const void *base, struct line_set *mbufs)
+{
+	void *objects[PUT_MAX];
+	unsigned int i, n, slots;
+
+	for (slots = 0; slots < l->free_slots; slots += n) {
+		n = rte_ring_mc_rts_dequeue_burst(
+				(struct rte_ring *)l->free, objects, PUT_MAX, NULL);
+		if (n == 0)
+			break;
+		for (i = 0; i < n; i++)
+			line_set_remove(mbufs, base, (uint8_t *)objects[i] - l->object.header_size,
+					l->object_bytes);
+	}
+}
+
+/* Free what waits in the rings of taps, as often as they have slots. */
+static void
+empty_rings(struct arena *arena)
+{
+	struct rte_mbuf *mbufs[PUT_MAX];
+	unsigned int i, n, taken;
+
+	for (i = 0; i < arena->nb_rings; i++)
+		for (taken = 0; taken <= arena->nb_mbufs; taken += n) {
+			n = rte_ring_sc_dequeue_burst(
+					arena_ring(arena, i), (void **)mbufs, PUT_MAX, NULL);
+			if (n == 0)
+				break;
+			arena_put(arena, mbufs, n);
+		}
+}
+
+void
+arena_retire(struct arena *arena, const void *base, struct line_set *kept)
+{
+	static struct line_set mbufs;
+	struct layout l = { 0 };
+
+	memset(&mbufs, 0, sizeof(mbufs));
+	lay_out(&l, arena, arena->nb_rings);
+	empty_rings(arena);
+	arena_put_held(arena);
+	add_mbufs(&l, base, &mbufs);
+	take_free(&l, base, &mbufs);
+	/* Separate sets, so that no pointer of the app can name a part of the pool as an mbuf. */
+	keep_pool(&l, base, kept);
+	line_set_join(kept, &mbufs);
 }

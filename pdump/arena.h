@@ -29,7 +29,8 @@
 #define ARENA_OPS "ring_mt_rts"
 
 struct arena {
-	struct counters_span spans[COUNTERS_SPANS];
+	struct counters_span pieces[COUNTERS_PIECES];
+	unsigned int nb_pieces;
 	struct rte_mempool *pool;
 	unsigned int nb_mbufs;
 	unsigned int nb_rings;
@@ -38,9 +39,10 @@ struct arena {
 	struct rte_mbuf *held; /* A chain that waits for room in the ring. */
 };
 
-/* Find a place for each part, without writing. False if there is not enough room. */
-bool arena_place(struct arena *arena, const struct counters_span spans[COUNTERS_SPANS],
-		unsigned int nb_rings);
+/*
+ * Find a place for each part in arena->pieces, without writing. False if there is not enough room.
+ */
+bool arena_place(struct arena *arena, unsigned int nb_rings);
 
 /* Build all parts. */
 void arena_build(struct arena *arena, int ops_index);
@@ -52,5 +54,13 @@ void arena_put(struct arena *arena, struct rte_mbuf **mbufs, unsigned int n);
 
 /* Free held mbufs, as far as there is room now. */
 void arena_put_held(struct arena *arena);
+
+/*
+ * Take all mbufs out of the arena that no thread of the app has, and add the memory of all others,
+ * and of the pool, to `kept`, for counters at `base`. A callback that the app still has, or will
+ * call, works on: it finds the pool empty, as soon as its caches are. Rings of taps that such
+ * callbacks have must be kept as well. Threads of the app may use the pool meanwhile.
+ */
+void arena_retire(struct arena *arena, const void *base, struct line_set *kept);
 
 #endif /* PDUMP_ARENA_H */

@@ -182,14 +182,34 @@ failure(void)
 }
 
 static int
-disable(const struct state *state, struct state_tap *tap)
+disable_device(const struct state *state, const struct state_tap *tap, char *device)
 {
 	if (app_ended(state, 0))
 		return -ESHUTDOWN;
 	rte_errno = 0;
-	if (rte_pdump_disable_by_deviceid(tap->device, tap->queue, pdump_flag(tap)) == 0)
+	if (rte_pdump_disable_by_deviceid(device, tap->queue, pdump_flag(tap)) == 0)
 		return 0;
 	return failure();
+}
+
+static int
+disable(const struct state *state, struct state_tap *tap)
+{
+	return disable_device(state, tap, tap->device);
+}
+
+/*
+ * The app finds the callback by the id of the port. That may be of another device now, and another
+ * port may have the name of the device.
+ */
+static int
+disable_at(const struct state *state, const struct state_tap *tap, const struct ports *ports)
+{
+	char device[RTE_DEV_NAME_MAX_LEN];
+
+	if (ports == NULL || !ports_name(ports, tap->port, device))
+		snprintf(device, sizeof(device), "%.*s", (int)sizeof(device) - 1, tap->device);
+	return device[0] != '\0' ? disable_device(state, tap, device) : -EINVAL;
 }
 
 int
@@ -201,7 +221,8 @@ app_answers(struct state *state, struct failure *why)
 	no_direction = true;
 	ret = disable(state, &state->taps[0]);
 	no_direction = false;
-	if (ret == 0)
+	/* EINVAL: it does not have this device any more. */
+	if (ret == 0 || ret == -EINVAL)
 		return 0;
 	if (ret == -ESHUTDOWN || app_ended(state, ENDING_MS))
 		return failure_set(why, ESHUTDOWN, APP_ENDED);
@@ -316,7 +337,7 @@ static bool
 is_gone(struct state *state, unsigned int i)
 {
 	struct state_tap *tap = &state->taps[i];
-	struct arena arena;
+	static struct arena arena;
 
 	if (!capture_memory_find(state, &arena))
 		return true; /* It could not have been enabled without an arena. */
@@ -330,18 +351,19 @@ is_gone(struct state *state, unsigned int i)
 	}
 }
 
-bool
-taps_disable(struct state *state)
+enum taps_result
+taps_disable(struct state *state, const struct ports *ports)
 {
+	enum taps_result result = TAPS_DISABLED;
 	struct state_tap *tap;
-	unsigned int i, left = 0;
+	unsigned int i;
 	int ret;
 
 	for (i = 0; i < state_nb_taps(state); i++) {
 		tap = &state->taps[i];
 		if (!tap->armed)
 			continue;
-		ret = disable(state, tap);
+		ret = disable_at(state, tap, ports);
 		if (ret == 0 || (ret == -EINVAL && is_gone(state, i))) {
 			tap->armed = 0;
 			continue;
@@ -351,12 +373,9 @@ taps_disable(struct state *state)
 				complain("the app does not answer (%s); the next capture will "
 					 "clean up",
 						strerror(-ret));
-			return false;
+			return TAPS_UNANSWERED;
 		}
-		if (left++ == 0)
-			complain("port %u (%.64s) queue %u: the app does not have it any more, but keeps its "
-				 "callback; the next capture cleans up, once the queue is back",
-					tap->port, tap->device, tap->queue);
+		result = TAPS_LEFT;
 	}
-	return left == 0;
+	return result;
 }

@@ -10,6 +10,7 @@
 #include "app.h"
 #include "arena.h"
 #include "options.h"
+#include "ports.h"
 #include "state.h"
 #include "failure.h"
 
@@ -42,10 +43,21 @@ int app_answers(struct state *state, struct failure *failure);
 int taps_enable(struct state *state, const struct arena *arena, const struct app *app,
 		struct failure *failure);
 
+enum taps_result {
+	TAPS_DISABLED,
+	/*
+	 * The app does not have the port or queue of those that are still armed. It may call their
+	 * callbacks once it has them again.
+	 */
+	TAPS_LEFT,
+	/* The app has ended, or does not answer, which is reported on stderr. */
+	TAPS_UNANSWERED,
+};
+
 /*
- * Disable every tap that is armed. False if a callback is or may be left in the app, which is
- * reported on stderr, or if the app has ended.
+ * Disable every tap that is armed, under the name that its port has now. Without `ports`, that is
+ * the name in the state.
  */
-bool taps_disable(struct state *state);
+enum taps_result taps_disable(struct state *state, const struct ports *ports);
 
 #endif /* PDUMP_ATTACH_H */

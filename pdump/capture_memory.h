@@ -32,6 +32,24 @@ int
 capture_memory_check(const struct state *state, const struct ports *ports, struct failure *failure);
 
 /*
+ * Keep only what the app still uses or may use for the taps of a state that are armed, and return
+ * the rest, filled with zeros. False if there is no such memory.
+ */
+bool capture_memory_retire(struct state *state);
+
+/*
+ * Whether the app's counters are still those of a parked state, so that its memory must be left
+ * alone.
+ */
+bool capture_memory_is_kept(const struct state *state);
+
+/*
+ * Return what a parked state has kept, filled with zeros; `last` if no other state has memory in
+ * the counters, which the app can free from then on.
+ */
+void capture_memory_return_kept(const struct state *state, bool last);
+
+/*
  * Return the memory of a state to the app, filled with zeros. It must not be in use. False if the
  * app had to be asked and did not answer, which is reported on stderr.
  */

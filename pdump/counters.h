@@ -23,6 +23,8 @@
 #include <rte_memzone.h>
 #include <rte_pdump.h>
 
+#include "line_set.h"
+
 /* Name of the memzone. */
 #define COUNTERS_NAME "rte_pdump_stats"
 
@@ -57,7 +59,24 @@ void counters_release(const struct rte_memzone *zone);
 void counters_spans(const struct rte_memzone *zone, uint16_t first_port,
 		struct counters_span spans[COUNTERS_SPANS]);
 
-/* Fill that memory with zeros, as the app expects it for new ports. */
-void counters_clear(const struct rte_memzone *zone, uint16_t first_port);
+/* Most pieces of memory in which a capture has its parts; what is in further ones is not used. */
+#define COUNTERS_PIECES 1024U
+
+/*
+ * The counters of ports with this id or a higher one, without `kept`, in pieces in order of their
+ * addresses. Returns their number.
+ */
+unsigned int counters_pieces(const struct rte_memzone *zone, uint16_t first_port,
+		const struct line_set *kept, struct counters_span pieces[COUNTERS_PIECES]);
+
+/*
+ * Fill the counters of ports with this id or a higher one with zeros, as the app expects it for new
+ * ports, except `kept`.
+ */
+void
+counters_clear(const struct rte_memzone *zone, uint16_t first_port, const struct line_set *kept);
+
+/* Fill these lines with zeros. */
+void counters_clear_lines(const struct rte_memzone *zone, const struct line_set *lines);
 
 #endif /* PDUMP_COUNTERS_H */

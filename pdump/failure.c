@@ -19,14 +19,31 @@ failure_set(struct failure *failure, int error, const char *format, ...)
 	return -1;
 }
 
+static void
+print_line(const char *kind, const char *format, va_list ap)
+{
+	char line[512];
+
+	vsnprintf(line, sizeof(line), format, ap);
+	fprintf(stderr, "pmdscope-pdump: %s%s\n", kind, line);
+}
+
 void
 complain(const char *format, ...)
 {
-	char line[512];
 	va_list ap;
 
 	va_start(ap, format);
-	vsnprintf(line, sizeof(line), format, ap);
+	print_line("", format, ap);
 	va_end(ap);
-	fprintf(stderr, "pmdscope-pdump: %s\n", line);
+}
+
+void
+note(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	print_line("note: ", format, ap);
+	va_end(ap);
 }

@@ -23,4 +23,7 @@ failure_set(struct failure *failure, int error, const char *format, ...) __rte_f
 /* Print one line on stderr, which the launcher shows with the failure. */
 void complain(const char *format, ...) __rte_format_printf(1, 2);
 
+/* Print one line on stderr, which the launcher shows at once, while the capture goes on. */
+void note(const char *format, ...) __rte_format_printf(1, 2);
+
 #endif /* PDUMP_FAILURE_H */

@@ -153,9 +153,10 @@ run_worker_once(struct worker *w, const char *path, int (*run)(const struct work
 	if (pid == 0) {
 		close(watchdog[1]);
 		w->watchdog = watchdog[0];
+		w->path = path;
 		ret = run(w);
 		/* The watchdog may already be dead. */
-		if (ret != WORKER_ABANDONED && ret != WORKER_AGAIN)
+		if (ret == WORKER_DONE || ret == WORKER_FAILED)
 			unlink(path);
 		app_leave(w->app);
 		_exit(ret);
@@ -214,7 +215,22 @@ recover(struct worker *w, struct state_file *file, struct failure *failure)
 		return true;
 	}
 	state_close(file);
-	return false;
+	return ret == WORKER_PARKED;
+}
+
+static int
+cannot_recover(const struct app *app, struct failure *failure)
+{
+	if (failure->text[0] != '\0')
+		return -1;
+	if (state_parked_full(app))
+		return failure_set(failure, EBUSY,
+				"the app removed ports during more than %u captures and keeps their callbacks: add "
+				"them again, or restart it",
+				STATE_MAX_PARKED);
+	return failure_set(failure, EAGAIN,
+			"what an earlier capture left in the app cannot be undone yet; "
+			"try again later");
 }
 
 static int
@@ -226,9 +242,7 @@ recover_left(struct worker *w, struct failure *failure)
 		return -1;
 	while (state_find_left(&left, w->app))
 		if (!recover(w, &left, failure))
-			return failure_set(failure, EAGAIN,
-					"what an earlier capture left in the app cannot be undone yet; "
-					"try again later");
+			return cannot_recover(w->app, failure);
 	return 0;
 }
 
@@ -311,7 +325,7 @@ capture(const struct options *options, struct failure *failure)
 	ret = run_worker(&w, file.path, worker_capture);
 	if (ret < 0)
 		clean_up(&w, &file);
-	else if (ret == WORKER_ABANDONED)
+	else if (ret == WORKER_ABANDONED || ret == WORKER_PARKED)
 		state_close(&file);
 	else
 		state_remove(&file);

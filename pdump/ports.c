@@ -13,13 +13,22 @@
 #define HEAD RTE_CACHE_LINE_SIZE
 
 /* The app may free the memzone, so its memory is read as that of another process. */
+bool
+ports_name(const struct ports *ports, uint16_t id, char *name)
+{
+	if (id >= RTE_MAX_ETHPORTS || !app_memory_read(ports->names + id * ports->stride, name,
+						      RTE_DEV_NAME_MAX_LEN))
+		return false;
+	name[RTE_DEV_NAME_MAX_LEN - 1] = '\0';
+	return true;
+}
+
 static bool
 has_name(const struct ports *ports, const struct port *port)
 {
 	char name[RTE_DEV_NAME_MAX_LEN];
 
-	return app_memory_read(ports->names + port->id * ports->stride, name, sizeof(name)) &&
-	       strncmp(name, port->device, sizeof(name)) == 0;
+	return ports_name(ports, port->id, name) && strcmp(name, port->device) == 0;
 }
 
 int

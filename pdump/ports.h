@@ -11,6 +11,7 @@
  * names of known ports.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -31,6 +32,12 @@ int ports_find(struct ports *ports, const struct options *options, struct failur
 /* The same, for a given memzone. */
 int ports_find_in(struct ports *ports, const struct rte_memzone *zone,
 		const struct options *options, struct failure *failure);
+
+/*
+ * The name of the device with this id, as long as RTE_DEV_NAME_MAX_LEN; empty if there is none.
+ * False if it cannot be read.
+ */
+bool ports_name(const struct ports *ports, uint16_t id, char *name);
 
 /* The highest id in use that is at least `from`; -1 if there is none. */
 int ports_highest(const struct ports *ports, uint16_t from);

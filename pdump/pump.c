@@ -95,7 +95,7 @@ take_losses(struct pump *pump, unsigned int i)
 
 	pump->losses[i].seen = lost;
 	/* Less than before: another tool has restarted the counts of this queue. */
-	if (n == 0 || n > UINT32_MAX)
+	if (n == 0 || n > UINT32_MAX || !tap->armed)
 		return;
 	d.count[DROPPED] = (uint32_t)n;
 	p->gap[tap->port] = (uint32_t)RTE_MIN(p->gap[tap->port] + n, UINT32_MAX);
@@ -192,9 +192,11 @@ pump_round(struct pump *pump)
 				arena_ring(&pump->arena, i), (void **)pkts, BURST, NULL);
 		if (n == 0)
 			continue;
-		prefetch_first(pkts, n);
 		take_losses(pump, i);
-		copy_burst(pump, &pump->taps[i], pkts, n);
+		if (pump->taps[i].armed) {
+			prefetch_first(pkts, n);
+			copy_burst(pump, &pump->taps[i], pkts, n);
+		}
 		arena_put(&pump->arena, pkts, n);
 		sum += n;
 	}

@@ -21,7 +21,7 @@
 struct pump {
 	struct pmdscope_capture_spec *spec;
 	const struct state *state;
-	/* Copies, which the app cannot change. */
+	/* Copies, which the app cannot change. Packets of those that are not armed are passed over. */
 	struct state_tap taps[STATE_MAX_TAPS];
 	unsigned int nb_taps;
 	struct arena arena;

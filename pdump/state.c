@@ -19,6 +19,7 @@
 #define MAGIC 0x53444d50U /* "PMDS" */
 #define PREFIX "pmdscope-pdump."
 #define DRAFT_PREFIX "pmdscope-pdump-new."
+#define PARKED_PREFIX "pmdscope-pdump-parked."
 /* Of a path, so that a name fits behind it. */
 #define DIR_MAX (PATH_MAX - NAME_MAX - 2)
 /* How long a worker may take to end. */
@@ -121,17 +122,28 @@ lock_left(const struct state_file *file)
 	return true;
 }
 
+/* False if there is none; the state is NULL if it cannot be one of ours. */
+static bool
+open_state(struct state_file *file)
+{
+	struct stat st;
+
+	file->state = NULL;
+	file->fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (file->fd < 0)
+		return false;
+	if (fstat(file->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == sizeof(*file->state))
+		map(file);
+	return true;
+}
+
 static bool
 open_left(struct state_file *file, const struct app *app)
 {
 	struct stat st;
 
-	file->state = NULL;
-	file->fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (file->fd < 0)
+	if (!open_state(file))
 		return false;
-	if (fstat(file->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == sizeof(*file->state))
-		map(file);
 	if (!lock_left(file) || fstat(file->fd, &st) < 0 ||
 			st.st_nlink == 0) { /* Its owner has just removed it. */
 		state_close(file);
@@ -210,6 +222,62 @@ state_find_other(const struct state_file *ours, const struct app *app)
 	if (dir != NULL)
 		closedir(dir);
 	return owner;
+}
+
+static void
+parked_path(char path[PATH_MAX], const struct app *app, unsigned int slot)
+{
+	snprintf(path, PATH_MAX, "%.*s/" PARKED_PREFIX "%u", DIR_MAX, app->runtime_dir, slot);
+}
+
+bool
+state_park(const char *path, const struct app *app)
+{
+	char parked[PATH_MAX];
+	unsigned int slot;
+
+	for (slot = 0; slot < STATE_MAX_PARKED; slot++) {
+		parked_path(parked, app, slot);
+		if (renameat2(AT_FDCWD, path, AT_FDCWD, parked, RENAME_NOREPLACE) == 0)
+			return true;
+		if (errno != EEXIST) {
+			complain("%s: %s", parked, strerror(errno));
+			return false;
+		}
+	}
+	complain("%u earlier captures have lost ports as well", STATE_MAX_PARKED);
+	return false;
+}
+
+unsigned int
+state_open_parked(struct state_file files[STATE_MAX_PARKED], const struct app *app)
+{
+	unsigned int slot, nb = 0;
+
+	for (slot = 0; slot < STATE_MAX_PARKED; slot++) {
+		parked_path(files[nb].path, app, slot);
+		if (!open_state(&files[nb]))
+			continue;
+		if (files[nb].state != NULL && is_valid(&files[nb], app))
+			nb++;
+		else
+			state_remove(&files[nb]);
+	}
+	return nb;
+}
+
+bool
+state_parked_full(const struct app *app)
+{
+	char path[PATH_MAX];
+	unsigned int slot;
+
+	for (slot = 0; slot < STATE_MAX_PARKED; slot++) {
+		parked_path(path, app, slot);
+		if (access(path, F_OK) < 0)
+			return false;
+	}
+	return true;
 }
 
 void

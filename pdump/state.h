@@ -20,9 +20,12 @@
 #include <rte_dev.h>
 
 #include "app.h"
+#include "line_set.h"
 #include "pmdscope_ring.h"
 
 #define STATE_MAX_TAPS 1024U
+/* Parked states of an app, see parked.h. */
+#define STATE_MAX_PARKED 8U
 
 struct state_tap {
 	char device[RTE_DEV_NAME_MAX_LEN];
@@ -45,6 +48,9 @@ struct state {
 	uint32_t accepted;   /* The consumer has its rings. */
 	uint32_t nb_taps;    /* Read it by state_nb_taps(). */
 	int32_t watchdog;    /* The process that locked the file, and the parent of the worker. */
+	uint32_t retired;    /* Of its memory, only `kept` is still in use. */
+	struct line_set others; /* Counters that parked states have kept. */
+	struct line_set kept;
 	struct state_tap taps[STATE_MAX_TAPS];
 };
 
@@ -86,6 +92,18 @@ pid_t state_find_other(const struct state_file *ours, const struct app *app);
 
 /* The capture has left nothing in the app: remove the file. */
 void state_remove(struct state_file *file);
+
+/*
+ * Keep the file at this path as a parked one, which is not locked. False if there are too many, or
+ * on an error, which is reported on stderr.
+ */
+bool state_park(const char *path, const struct app *app);
+
+/* Open all parked files of this app; returns their number. Useless ones are removed. */
+unsigned int state_open_parked(struct state_file files[STATE_MAX_PARKED], const struct app *app);
+
+/* Whether there is no room for another parked file. */
+bool state_parked_full(const struct app *app);
 
 /* Close and unlock a file without removing it. */
 void state_close(struct state_file *file);

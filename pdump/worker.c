@@ -21,6 +21,8 @@
 #include "control_files.h"
 #include "sigterm.h"
 #include "grace.h"
+#include "lost_ports.h"
+#include "parked.h"
 #include "pools.h"
 #include "pump.h"
 #include "capture_socket.h"
@@ -51,6 +53,7 @@ struct capture {
 	const struct worker *worker;
 	struct pump *pump;
 	struct ports ports;
+	struct lost_ports lost;
 };
 
 /* How long to sleep; times in TSC cycles. */
@@ -135,7 +138,7 @@ pump_or_rest(struct pump *pump, struct rest *rest)
 }
 
 static enum event
-run(const struct capture *c, struct failure *failure)
+run(struct capture *c, struct failure *failure)
 {
 	const struct state *state = c->worker->state;
 	const uint64_t tick = rte_get_tsc_hz() * TICK_MS / 1000;
@@ -156,6 +159,7 @@ run(const struct capture *c, struct failure *failure)
 		if (event != NOTHING)
 			return event;
 		if (capture_memory_check(state, &c->ports, failure) < 0 ||
+				lost_ports_check(&c->lost, c->pump, &c->ports, failure) < 0 ||
 				pump_tick(c->pump, failure) < 0)
 			return TOLD_TO_END;
 	}
@@ -167,8 +171,6 @@ silence(const struct worker *w)
 {
 	static struct grace grace;
 
-	if (!taps_disable(w->state))
-		return false;
 	if (grace_begin(&grace, w->app->pid) && grace_wait(&grace))
 		return true;
 	if (app_ended(w->state, ENDING_MS))
@@ -179,22 +181,46 @@ silence(const struct worker *w)
 	return false;
 }
 
+/* Read what the app has copied until now. A port that is back may have the app copy more. */
+static void
+drain(struct pump *pump)
+{
+	unsigned int rounds = pump->arena.nb_mbufs;
+
+	while (rounds-- > 0 && pump_round(pump) != 0)
+		;
+}
+
+/* Keep what the app may still use for the taps that it cannot disable. */
+static int
+park(const struct worker *w)
+{
+	if (!capture_memory_retire(w->state) || !state_park(w->path, w->app))
+		return WORKER_ABANDONED;
+	complain("the app has removed a port or queue, and keeps its callback; a capture after its "
+		 "return frees the memory for that");
+	return WORKER_PARKED;
+}
+
 /*
  * Undo everything that was begun. Packets that the app copied until the end are still read,
  * unless there is no pump. If the app has ended, there is nothing to undo.
  */
 static int
-undo(const struct worker *w, struct pump *pump)
+undo(const struct worker *w, const struct ports *ports, struct pump *pump)
 {
-	const bool silent = silence(w);
+	const enum taps_result taps = taps_disable(w->state, ports);
+	const bool silent = taps != TAPS_UNANSWERED && silence(w);
 
 	if (app_ended(w->state, silent ? 0 : ENDING_MS))
 		return WORKER_DONE;
 	if (!silent)
 		return WORKER_ABANDONED;
-	while (pump != NULL && pump_round(pump) != 0)
-		;
+	if (pump != NULL)
+		drain(pump);
 	control_files_refresh();
+	if (taps == TAPS_LEFT)
+		return park(w);
 	return capture_memory_give_back(w->state) ? WORKER_DONE : WORKER_ABANDONED;
 }
 
@@ -206,9 +232,10 @@ prepare(struct capture *c, struct failure *failure)
 	if (pump_open(c->pump, w->spec, w->state, failure) < 0)
 		return -1;
 	if (control_files_announce(failure) < 0 || pools_check(failure) < 0 ||
-			ports_find(&c->ports, w->options, failure) < 0 ||
-			capture_memory_take(w->state, &c->ports, w->ops_index, &c->pump->arena,
-					failure) < 0 ||
+			ports_find(&c->ports, w->options, failure) < 0)
+		return -1;
+	parked_clean(w->app, &c->ports, &w->state->others);
+	if (capture_memory_take(w->state, &c->ports, w->ops_index, &c->pump->arena, failure) < 0 ||
 			taps_enable(w->state, &c->pump->arena, w->app, failure) < 0)
 		return -1;
 	callbacks_note(w->state);
@@ -249,7 +276,7 @@ worker_capture(const struct worker *w)
 		return WORKER_FAILED;
 	}
 	if (prepare(&c, &failure) < 0 || accept_consumer(&c, &failure) < 0) {
-		left = undo(w, NULL);
+		left = undo(w, c.ports.stride != 0 ? &c.ports : NULL, NULL);
 		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)failure.error,
 				failure.text);
 		return left == WORKER_DONE ? WORKER_FAILED : left;
@@ -261,7 +288,7 @@ worker_capture(const struct worker *w)
 				failure.text);
 		return WORKER_DONE;
 	}
-	left = undo(w, event == TOLD_TO_END ? c.pump : NULL);
+	left = undo(w, &c.ports, event == TOLD_TO_END ? c.pump : NULL);
 	if (event == TOLD_TO_END)
 		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)failure.error,
 				failure.text);
@@ -272,6 +299,8 @@ int
 worker_recover(const struct worker *w)
 {
 	struct failure failure;
+	struct ports ports;
+	bool has_ports;
 
 	if (attach(w->options, w->app, w->state, &failure) < 0) {
 		if (failure.error == ESHUTDOWN)
@@ -283,5 +312,6 @@ worker_recover(const struct worker *w)
 	}
 	/* The worker may have been killed before it did so. */
 	callbacks_note(w->state);
-	return undo(w, NULL);
+	has_ports = ports_find(&ports, w->options, &failure) == 0;
+	return undo(w, has_ports ? &ports : NULL, NULL);
 }

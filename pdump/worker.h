@@ -17,9 +17,10 @@ struct worker {
 	const struct app *app;
 	struct pmdscope_capture_spec *spec;
 	struct state *state;
-	int ops_index; /* Of the mempool ops in the app. */
-	int watchdog;  /* Hangs up when the parent dies. */
-	bool last_try; /* WORKER_AGAIN must not be returned. */
+	const char *path; /* Of the state file. */
+	int ops_index;	  /* Of the mempool ops in the app. */
+	int watchdog;	  /* Hangs up when the parent dies. */
+	bool last_try;	  /* WORKER_AGAIN must not be returned. */
 };
 
 /* Exit codes of workers. */
@@ -28,6 +29,7 @@ enum {
 	WORKER_FAILED,	  /* The same; the consumer got the reason. */
 	WORKER_ABANDONED, /* Something is left: the app could not be waited for. */
 	WORKER_AGAIN,	  /* Nothing was done: the app was changing its memory. */
+	WORKER_PARKED,	  /* The state was parked: the app has removed a port or queue. */
 };
 
 /* Capture until the consumer, the app or a signal ends it. Returns an exit code. */

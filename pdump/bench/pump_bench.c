@@ -121,18 +121,19 @@ make_pump(void)
 {
 	const struct rte_memzone *zone =
 			rte_memzone_reserve("counters", sizeof(struct counters), SOCKET_ID_ANY, 0);
-	struct counters_span spans[COUNTERS_SPANS];
+	static const struct line_set none;
 	struct rte_mempool_ops *ops;
 	struct failure failure;
 	unsigned int i;
 
 	state.nb_taps = 1;
 	state.taps[0].dir = PMDSCOPE_DIR_RX;
+	state.taps[0].armed = 1;
 	if (zone == NULL || pump_open(&pump, &spec, &state, &failure) < 0)
 		return false;
 	pump.counts = zone->addr;
-	counters_spans(zone, FIRST_PORT, spans);
-	if (!arena_place(&pump.arena, spans, 1))
+	pump.arena.nb_pieces = counters_pieces(zone, FIRST_PORT, &none, pump.arena.pieces);
+	if (!arena_place(&pump.arena, 1))
 		return false;
 	printf("%u mbufs\n", pump.arena.nb_mbufs);
 	tail = mmap(NULL, sizeof(*tail), PROT_READ | PROT_WRITE, MAP_SHARED,

@@ -31,13 +31,14 @@ static struct rte_memzone zone;
 /* Cache lines of the memzone in use. */
 static bool used[sizeof(struct counters) / RTE_CACHE_LINE_SIZE + 1];
 
+/* Memory that earlier arenas have kept. */
+static struct line_set kept;
+
 static bool
 place(struct arena *arena, uint16_t first_port, unsigned int nb_rings)
 {
-	struct counters_span spans[COUNTERS_SPANS];
-
-	counters_spans(&zone, first_port, spans);
-	return arena_place(arena, spans, nb_rings);
+	arena->nb_pieces = counters_pieces(&zone, first_port, &kept, arena->pieces);
+	return arena_place(arena, nb_rings);
 }
 
 static struct rte_ring *
@@ -143,7 +144,7 @@ test_counters(void)
 	CHECK(counters_hold(&zone) && counters_held(&zone) && counters->zone == NULL);
 	CHECK(!counters_hold(&zone));
 	counters->tx[FIRST_PORT][0].accepted = 1;
-	counters_clear(&zone, FIRST_PORT);
+	counters_clear(&zone, FIRST_PORT, &kept);
 	CHECK(counters->tx[FIRST_PORT][0].accepted == 0 && counters->rx[0][0].accepted != 0);
 	counters_release(&zone);
 	CHECK(counters->zone == &zone);
@@ -249,6 +250,120 @@ test_interrupted_take(void)
 		CHECK(mbufs[i]->nb_segs == 1 && mbufs[i]->next == NULL);
 }
 
+/* Counts lines, each of which must be inside the memory of captures. */
+static size_t
+nb_lines(const struct line_set *set)
+{
+	const struct counters *counters = zone.addr;
+	size_t line, nb = 0;
+
+	for (line = 0; line < LINE_SET_LINES + 64; line++)
+		nb += line_set_has(set, line);
+	CHECK(!line_set_touches(set, counters, counters->rx[0], sizeof(counters->rx[0])));
+	CHECK(!line_set_touches(set, counters, counters->tx[0], sizeof(counters->tx[0])));
+	return nb;
+}
+
+/* Mbufs that the app has, in its caches or in the ring of a callback that it may call. */
+struct in_app {
+	struct rte_mbuf *mbufs[BULK];
+	struct rte_ring *free, *tap;
+};
+
+/* An arena that is retired while the app has some mbufs. */
+static void
+retire(struct in_app *in_app, unsigned int mark)
+{
+	static struct arena arena;
+	const size_t before = nb_lines(&kept);
+	size_t all;
+	unsigned int i;
+
+	CHECK(place(&arena, FIRST_PORT, 2));
+	arena_build(&arena, 0);
+	in_app->free = arena.pool->pool_data;
+	in_app->tap = arena_ring(&arena, 1);
+	CHECK(rte_ring_dequeue_bulk(in_app->free, (void **)in_app->mbufs, BULK, NULL) == BULK);
+	for (i = 0; i < BULK; i++)
+		memset(rte_pktmbuf_mtod(in_app->mbufs[i], void *), (int)(mark + i), 64);
+	/* Some wait for us, and come back. */
+	CHECK(rte_ring_enqueue_bulk(in_app->tap, (void **)in_app->mbufs, BULK / 2, NULL) ==
+			BULK / 2);
+	arena_retire(&arena, zone.addr, &kept);
+	line_set_add(&kept, zone.addr, in_app->tap, arena.ring_bytes);
+	all = arena.nb_mbufs * (arena.pool->elt_size + arena.pool->header_size);
+	CHECK(nb_lines(&kept) - before > BULK / 2);
+	CHECK((nb_lines(&kept) - before) * RTE_CACHE_LINE_SIZE < all / 4);
+	CHECK(rte_ring_empty(in_app->free) && rte_ring_empty(in_app->tap));
+}
+
+/* The callback is called again: it finds what it had, and an empty pool. */
+static void
+call_again(struct in_app *in_app, unsigned int mark)
+{
+	struct rte_mbuf *mbufs[BULK / 2];
+	const uint8_t *data;
+	unsigned int i, n = BULK / 2;
+
+	CHECK(rte_ring_dequeue_burst(in_app->free, (void **)mbufs, n, NULL) == 0);
+	for (i = n; i < BULK; i++) {
+		data = rte_pktmbuf_mtod(in_app->mbufs[i], const uint8_t *);
+		CHECK(data[0] == mark + i && data[63] == mark + i);
+	}
+	CHECK(rte_ring_enqueue_bulk(in_app->tap, (void **)&in_app->mbufs[n], n, NULL) == n);
+	CHECK(rte_ring_dequeue_bulk(in_app->tap, (void **)mbufs, n, NULL) == n);
+	CHECK(rte_ring_enqueue_bulk(in_app->free, (void **)mbufs, n, NULL) == n);
+	CHECK(rte_ring_dequeue_bulk(in_app->free, (void **)mbufs, n, NULL) == n);
+}
+
+/* What an arena has kept is not touched by later ones, whatever these do. */
+static void
+test_retire(void)
+{
+	static const unsigned int marks[] = { 1, 50, 100, 150 };
+	struct in_app in_app[RTE_DIM(marks)];
+	struct arena arena;
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(marks); i++)
+		retire(&in_app[i], marks[i]);
+	CHECK(place(&arena, FIRST_PORT, 4));
+	arena_build(&arena, 0);
+	fprintf(stderr, "beside %zu kept arenas: %u mbufs, caches of %u\n", RTE_DIM(marks),
+			arena.nb_mbufs, arena.pool->cache_size);
+	for (i = 0; i < RTE_DIM(marks); i++)
+		call_again(&in_app[i], marks[i]);
+	counters_clear(&zone, FIRST_PORT, &kept);
+	for (i = 0; i < RTE_DIM(marks); i++)
+		call_again(&in_app[i], marks[i]);
+	/* Given back: all of it is as the app expects it. */
+	counters_clear_lines(&zone, &kept);
+	memset(&kept, 0, sizeof(kept));
+	for (i = 0; i < sizeof(struct counters) - sizeof(void *); i++)
+		CHECK(((const uint8_t *)zone.addr)[i] == 0);
+	check_places(FIRST_PORT, 4);
+}
+
+/* What the app writes into the ring of the pool names no other memory. */
+static void
+test_hostile_mbufs(void)
+{
+	static struct arena arena;
+	struct rte_ring *ring = build(&arena);
+	uint8_t *const end = (uint8_t *)zone.addr + sizeof(struct counters);
+	void *objects[] = { NULL, zone.addr, arena.pool, end, end + (1 << 20),
+		(void *)UINTPTR_MAX };
+	struct rte_mbuf *mbufs[RTE_DIM(objects)];
+
+	CHECK(rte_ring_dequeue_bulk(ring, (void **)mbufs, RTE_DIM(objects), NULL) ==
+			RTE_DIM(objects));
+	CHECK(rte_ring_enqueue_bulk(ring, objects, RTE_DIM(objects), NULL) == RTE_DIM(objects));
+	arena_retire(&arena, zone.addr, &kept);
+	CHECK(line_set_touches(&kept, zone.addr, arena.pool, sizeof(*arena.pool)));
+	CHECK(line_set_touches(&kept, zone.addr, mbufs[0], sizeof(*mbufs[0])));
+	memset(&kept, 0, sizeof(kept));
+}
+
 int
 main(void)
 {
@@ -261,6 +376,9 @@ main(void)
 	test_chains();
 	test_kill();
 	test_interrupted_take();
+	memset(zone.addr, 0, sizeof(struct counters));
+	test_retire();
+	test_hostile_mbufs();
 	free(zone.addr);
 	return 0;
 }

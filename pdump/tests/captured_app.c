@@ -124,7 +124,8 @@ begin_test(int argc, char **argv)
 }
 
 void
-start_on(const char *port, struct capture *c, uint16_t dirs, uint32_t snaplen)
+start_on_two(const char *port, const char *second, struct capture *c, uint16_t dirs,
+		uint32_t snaplen)
 {
 	struct {
 		struct pmdscope_tee_request head;
@@ -152,12 +153,19 @@ start_on(const char *port, struct capture *c, uint16_t dirs, uint32_t snaplen)
 	if (c->pid == 0) {
 		close(fds[0]);
 		execl(program, program, "--file-prefix", app.prefix, "--pid", pid, "--fd", fd,
-				"--cpus", "0", "--port", port, NULL);
+				"--cpus", "0", "--port", port, second != NULL ? "--port" : NULL,
+				second, NULL);
 		_exit(127);
 	}
 	close(fds[1]);
 	c->fd = fds[0];
 	CHECK(send(c->fd, &request, sizeof(request), 0) == sizeof(request));
+}
+
+void
+start_on(const char *port, struct capture *c, uint16_t dirs, uint32_t snaplen)
+{
+	start_on_two(port, NULL, c, dirs, snaplen);
 }
 
 void
@@ -223,6 +231,22 @@ expect_refusal(const struct capture *c, const char *why)
 	if (m.kind != PMDSCOPE_TEE_REFUSE || strstr(m.text, why) == NULL)
 		fprintf(stderr, "kind %u: %s\n", m.kind, m.text);
 	CHECK(m.kind == PMDSCOPE_TEE_REFUSE && strstr(m.text, why) != NULL);
+}
+
+pid_t
+worker_of(pid_t pid)
+{
+	char path[64];
+	int child = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	f = fopen(path, "r");
+	if (f != NULL && fscanf(f, "%d", &child) != 1)
+		child = 0;
+	if (f != NULL)
+		fclose(f);
+	return child;
 }
 
 int

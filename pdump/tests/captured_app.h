@@ -57,9 +57,11 @@ void stop_app(void);
 struct report say(const char *line);
 struct report ask(void);
 
-/* A capture of net_null0, and one of a port in the format of pdump's --port. */
+/* A capture of net_null0, and one of a port, or two, in the format of pdump's --port. */
 void start(struct capture *c, uint16_t dirs, uint32_t snaplen);
 void start_on(const char *port, struct capture *c, uint16_t dirs, uint32_t snaplen);
+void start_on_two(const char *port, const char *second, struct capture *c, uint16_t dirs,
+		uint32_t snaplen);
 
 /* One message, with its descriptors; false at the end. */
 bool receive(const struct capture *c, struct pmdscope_tee_message *message, int fds[2]);
@@ -69,6 +71,9 @@ void expect_ring(struct capture *c);
 
 /* The next message refuses the capture, with this text in the reason. */
 void expect_refusal(const struct capture *c, const char *why);
+
+/* The process that is attached, of the one that was started; 0 if there is none. */
+pid_t worker_of(pid_t pid);
 
 /* Disconnect and wait for the end; returns the exit code. */
 int stop(struct capture *c);

@@ -18,22 +18,6 @@
 /* Latest time of the kill: attaching and detaching take less. */
 #define LATEST_US 120000
 
-static pid_t
-worker_of(pid_t pid)
-{
-	char path[64];
-	int child = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	f = fopen(path, "r");
-	if (f != NULL && fscanf(f, "%d", &child) != 1)
-		child = 0;
-	if (f != NULL)
-		fclose(f);
-	return child;
-}
-
 static char
 state_of(pid_t pid)
 {

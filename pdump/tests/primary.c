@@ -35,11 +35,17 @@
 #define SEGMENT 700
 #define PAUSE_US 200
 
+/* Most further ports. */
+#define EXTRA_MAX 16
+
 static struct rte_mempool *pool;
 static uint64_t sent;
 static bool quit;
 /* Number of polled queues; 0 pauses the poller, which confirms that. */
-static uint16_t nb_queues, nb_polled;
+static uint16_t nb_queues, nb_polled, nb_configured;
+/* Further ports of one queue; changed while the poller pauses. */
+static uint16_t extra[EXTRA_MAX];
+static unsigned int nb_extra;
 
 static struct rte_mbuf *
 make_packet(uint64_t seq)
@@ -66,11 +72,23 @@ make_packet(uint64_t seq)
 	return packet;
 }
 
+static void
+receive(uint16_t port, uint16_t queue)
+{
+	struct rte_mbuf *pkts[BURST];
+	const uint16_t n = rte_eth_rx_burst(port, queue, pkts, BURST);
+	uint16_t i;
+
+	for (i = 0; i < n; i++)
+		rte_pktmbuf_free(pkts[i]);
+}
+
 static int
 poll_port(void *arg)
 {
 	struct rte_mbuf *pkts[BURST];
-	uint16_t i, n, queue, nb;
+	uint16_t n, queue, nb;
+	unsigned int i;
 
 	(void)arg;
 	while (!__atomic_load_n(&quit, __ATOMIC_RELAXED)) {
@@ -84,33 +102,30 @@ poll_port(void *arg)
 				break;
 		}
 		__atomic_fetch_add(&sent, rte_eth_tx_burst(0, 0, pkts, n), __ATOMIC_RELAXED);
-		for (queue = 0; queue < nb; queue++) {
-			n = rte_eth_rx_burst(0, queue, pkts, BURST);
-			for (i = 0; i < n; i++)
-				rte_pktmbuf_free(pkts[i]);
-		}
+		for (queue = 0; queue < nb; queue++)
+			receive(0, queue);
+		for (i = 0; i < nb_extra; i++)
+			receive(extra[i], 0);
 		rte_delay_us_block(PAUSE_US);
 	}
 	return 0;
 }
 
 static int
-start_port(uint16_t nb)
+start_port(uint16_t port, uint16_t nb)
 {
 	const struct rte_eth_conf conf = { 0 };
 	uint16_t queue;
 
-	if (rte_eth_dev_configure(0, nb, nb, &conf) < 0)
+	if (rte_eth_dev_configure(port, nb, nb, &conf) < 0)
 		return -1;
 	for (queue = 0; queue < nb; queue++)
-		if (rte_eth_rx_queue_setup(0, queue, DESCRIPTORS, SOCKET_ID_ANY, NULL, pool) < 0 ||
-				rte_eth_tx_queue_setup(0, queue, DESCRIPTORS, SOCKET_ID_ANY, NULL) <
-						0)
+		if (rte_eth_rx_queue_setup(port, queue, DESCRIPTORS, SOCKET_ID_ANY, NULL, pool) <
+						0 ||
+				rte_eth_tx_queue_setup(
+						port, queue, DESCRIPTORS, SOCKET_ID_ANY, NULL) < 0)
 			return -1;
-	if (rte_eth_dev_start(0) < 0)
-		return -1;
-	__atomic_store_n(&nb_queues, nb, __ATOMIC_RELEASE);
-	return 0;
+	return rte_eth_dev_start(port);
 }
 
 static void
@@ -121,11 +136,65 @@ hold_poller(void)
 		rte_delay_us_sleep(PAUSE_US);
 }
 
+static void
+resume_poller(void)
+{
+	__atomic_store_n(&nb_queues, nb_configured, __ATOMIC_RELEASE);
+}
+
 static int
 restart_port(uint16_t nb)
 {
 	hold_poller();
-	return rte_eth_dev_stop(0) < 0 ? -1 : start_port(nb);
+	if (rte_eth_dev_stop(0) < 0 || start_port(0, nb) < 0)
+		return -1;
+	nb_configured = nb;
+	resume_poller();
+	return 0;
+}
+
+/* Add and poll a port of this device. */
+static int
+add_extra(const char *device)
+{
+	uint16_t port;
+
+	if (nb_extra == EXTRA_MAX || rte_eal_hotplug_add("vdev", device, "") < 0 ||
+			rte_eth_dev_get_port_by_name(device, &port) < 0 || start_port(port, 1) < 0)
+		return -1;
+	hold_poller();
+	extra[nb_extra++] = port;
+	resume_poller();
+	return 0;
+}
+
+/* As on the removal of a VF. */
+static int
+remove_extra(const char *device)
+{
+	unsigned int i = 0;
+	uint16_t port;
+
+	if (rte_eth_dev_get_port_by_name(device, &port) < 0)
+		return -1;
+	hold_poller();
+	while (i < nb_extra && extra[i] != port)
+		i++;
+	if (i < nb_extra)
+		extra[i] = extra[--nb_extra];
+	resume_poller();
+	if (rte_eth_dev_stop(port) < 0)
+		return -1;
+	return rte_eal_hotplug_remove("vdev", device);
+}
+
+static int
+change_extra(const char *line)
+{
+	char device[32];
+
+	snprintf(device, sizeof(device), "net_null%d", atoi(line + 1));
+	return line[0] == 'a' ? add_extra(device) : remove_extra(device);
 }
 
 static int
@@ -209,8 +278,10 @@ main(int argc, char **argv)
 		return 1;
 	pool = rte_pktmbuf_pool_create(
 			"app", POOL_SIZE, 128, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
-	if (pool == NULL || start_port(1) < 0)
+	if (pool == NULL || start_port(0, 1) < 0)
 		return 1;
+	nb_configured = 1;
+	resume_poller();
 	if (rte_eal_remote_launch(poll_port, NULL, rte_get_next_lcore(-1, 1, 0)) < 0)
 		return 1;
 	while (fgets(line, sizeof(line), stdin) != NULL) {
@@ -219,6 +290,8 @@ main(int argc, char **argv)
 		if (line[0] == 'h' && plug_and_unplug() < 0)
 			return 1;
 		if (line[0] == 'd' && plug_another() < 0)
+			return 1;
+		if ((line[0] == 'a' || line[0] == 'r') && change_extra(line) < 0)
 			return 1;
 		if (line[0] == 'u' && end_pdump() < 0)
 			return 1;
