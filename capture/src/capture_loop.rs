@@ -348,6 +348,7 @@ impl CaptureLoop {
             match session.next_event() {
                 Ok(None) => break,
                 Ok(Some(SessionEvent::Ring(ring))) => self.add_ring(index, ring)?,
+                Ok(Some(SessionEvent::Note(note))) => observer.note(&name, &note),
                 Ok(Some(SessionEvent::Gone)) => {
                     self.workers.iter().for_each(|workers| workers.ended(index));
                     let awaited = app.source.reopen.is_some();

@@ -107,6 +107,7 @@ fn listen(session: &mut CaptureSession, rings: &mut Vec<LeakRing>) -> Result<boo
         match session.next_event()? {
             None => return Ok(false),
             Some(SessionEvent::Ring(ring)) => rings.push(LeakRing::new(ring)),
+            Some(SessionEvent::Note(_)) => {}
             Some(SessionEvent::Gone) => return Ok(true),
             Some(SessionEvent::Ended(reason)) => return Err(LeakError::Ended(reason)),
         }

@@ -83,6 +83,8 @@ pub(crate) fn reason(text: &str, code: i32) -> String {
 pub enum SessionEvent {
     /// Another lcore polls; its ring.
     Ring(Ring),
+    /// Something that the user should know of a session that goes on: a port was removed, or is back.
+    Note(String),
     /// The app ended the session because of an error; the reason for the user.
     Ended(String),
     /// The app has exited, normally or not.
@@ -265,7 +267,7 @@ impl CaptureSession {
         let (message, fds) = match receive(&self.socket) {
             Ok(Some(received)) => received,
             Ok(None) | Err(SessionError::Socket(Errno::CONNRESET)) => return Ok(Some(self.lost())),
-            Err(SessionError::Socket(Errno::AGAIN | Errno::INTR)) => return Ok(None),
+            Err(SessionError::Socket(Errno::AGAIN | Errno::INTR)) => return Ok(self.note()),
             Err(error) => return Err(error),
         };
         match (message.kind, <[OwnedFd; 2]>::try_from(fds)) {
@@ -287,6 +289,10 @@ impl CaptureSession {
             }
             _ => Err(SessionError::Protocol("neither RING nor END")),
         }
+    }
+
+    fn note(&self) -> Option<SessionEvent> {
+        self.helper.as_ref().and_then(PdumpProcess::take_note).map(SessionEvent::Note)
     }
 
     /// Returns the event of a connection that was closed without a reason: the app has exited, or

@@ -131,6 +131,12 @@ impl CaptureObserver for CaptureProgress {
         }
     }
 
+    fn note(&mut self, app: &str, note: &str) {
+        if !self.quiet {
+            self.line.say(format_args!("pmdscope: {app}: {note}"));
+        }
+    }
+
     fn second(&mut self, report: &CaptureReport) {
         if let Some(budget) = &mut self.budget {
             budget.second(report);

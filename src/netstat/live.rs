@@ -40,7 +40,7 @@ pub(super) struct SharedState {
 #[derive(Debug, Default)]
 pub(super) struct CaptureState {
     pub(super) losses: PacketLosses,
-    /// Apps that ended or came back.
+    /// Apps and ports that ended or came back.
     notices: Vec<String>,
     /// Those that have not come back.
     ended: BTreeSet<String>,
@@ -72,6 +72,10 @@ impl CaptureObserver for LossObserver<'_> {
             state.notices.push(format!("{app} is back"));
             state.ended.remove(app);
         });
+    }
+
+    fn note(&mut self, app: &str, note: &str) {
+        self.shared.with(|state| state.notices.push(format!("{app}: {note}")));
     }
 
     fn second(&mut self, report: &CaptureReport) {

@@ -59,6 +59,8 @@ pub trait CaptureObserver {
     fn ended(&mut self, _app: &str, _awaited: bool) {}
     /// An app has come back.
     fn returned(&mut self, _app: &str) {}
+    /// A port of an app was removed, or is back.
+    fn note(&mut self, _app: &str, _note: &str) {}
     /// Called once a second.
     fn second(&mut self, _report: &CaptureReport) {}
     /// A report was requested with `RunControl::report`.

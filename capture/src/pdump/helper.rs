@@ -3,6 +3,7 @@
 //! It is attached to an app's memory, so it is never killed: it detaches and exits when its socket is
 //! closed. After its session is dropped it is kept in a list until it has exited.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -20,6 +21,12 @@ use super::program::NAME;
 /// Most bytes that are kept of a line of its standard error.
 const LINE_MAX: usize = 1024;
 
+/// Beginning of lines for the user of a capture that goes on.
+const NOTE: &str = "pmdscope-pdump: note: ";
+
+/// Most of these lines that wait to be shown; further ones are counted.
+const NOTES_MAX: usize = 16;
+
 /// How long to wait for the exit status of a process after its socket was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -36,11 +43,14 @@ static EXITING: Mutex<Vec<PdumpProcess>> = Mutex::new(Vec::new());
 /// State files of helpers that exited without undoing everything; process-wide for the same reason.
 static STATE_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The last line of a stream, which may be endless.
+/// The last line of a stream, which may be endless, and the notes in it that were not shown yet.
 #[derive(Debug, Default)]
 struct LastLine {
     line: Vec<u8>,
     complete: bool,
+    notes: VecDeque<String>,
+    /// Notes for which there was no room.
+    passed_over: u64,
     /// The stream has ended.
     over: bool,
 }
@@ -50,6 +60,7 @@ impl LastLine {
         for byte in bytes {
             if *byte == b'\n' {
                 self.complete = true;
+                self.keep_note();
             } else {
                 if std::mem::take(&mut self.complete) {
                     self.line.clear();
@@ -59,6 +70,24 @@ impl LastLine {
                 }
             }
         }
+    }
+
+    /// Moves a note out of the way of the last line.
+    fn keep_note(&mut self) {
+        let Some(note) = self.line.strip_prefix(NOTE.as_bytes()) else { return };
+        let note = String::from_utf8_lossy(note).trim().to_owned();
+        self.line.clear();
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push_back(note);
+        } else {
+            self.passed_over += 1;
+        }
+    }
+
+    fn take_note(&mut self) -> Option<String> {
+        let note = self.notes.pop_front();
+        let passed_over = if note.is_none() { std::mem::take(&mut self.passed_over) } else { 0 };
+        note.or_else(|| (passed_over > 0).then(|| format!("{passed_over} more notes")))
     }
 
     fn text(&self) -> String {
@@ -126,6 +155,11 @@ impl PdumpProcess {
         };
         thread::Builder::new().name("pdump-stderr".to_owned()).spawn(listen)?;
         Ok(helper)
+    }
+
+    /// Returns the next note for the user of the capture.
+    pub(crate) fn take_note(&self) -> Option<String> {
+        lock(&self.tail).take_note()
     }
 
     /// Returns how it ended, and the last line of its standard error. Waits for a short time.
@@ -267,6 +301,22 @@ mod tests {
     }
 
     #[test]
+    fn notes_are_separate_from_the_last_line_and_bounded() {
+        let mut tail = LastLine::default();
+        tail.feed(b"pmdscope-pdump: note: port 1 is gone\nEAL: broken\npmdscope-pdump: note: back");
+        assert_eq!(tail.take_note().as_deref(), Some("port 1 is gone"));
+        assert_eq!(tail.take_note(), None);
+        tail.feed(b"\nlast\n");
+        assert_eq!((tail.take_note().as_deref(), &*tail.text()), (Some("back"), "last"));
+        for _ in 0..NOTES_MAX + 3 {
+            tail.feed(format!("{NOTE}again\n").as_bytes());
+        }
+        let notes = std::iter::from_fn(|| tail.take_note()).collect::<Vec<_>>();
+        assert_eq!(notes.len(), NOTES_MAX + 1);
+        assert_eq!(notes.last().map(String::as_str), Some("3 more notes"));
+    }
+
+    #[test]
     fn exit_statuses_are_described() {
         let end = |raw| end_of(ExitStatus::from_raw(raw));
         assert_eq!(
@@ -302,6 +352,7 @@ mod tests {
                 tail.feed(&part);
                 prop_assert!(tail.line.len() <= LINE_MAX);
                 prop_assert!(!tail.line.contains(&b'\n'));
+                prop_assert!(tail.notes.len() <= NOTES_MAX);
             }
         }
     }

@@ -145,6 +145,17 @@ fn the_death_of_a_helper_is_not_the_end_of_the_app() {
 }
 
 #[test]
+fn notes_of_a_helper_are_events_of_a_session_that_goes_on() {
+    let notes = "echo 'pmdscope-pdump: note: port 1 (net_null1) was removed' >&2; echo more >&2\n";
+    let end = send(TEE_END, 5, "over");
+    let (_dir, mut session) =
+        open(110, &format!("{}{notes}sleep 0.2\n{end}{LEAVE}", accept())).unwrap();
+    let SessionEvent::Note(note) = first_event(&mut session) else { panic!() };
+    assert_eq!(note, "port 1 (net_null1) was removed");
+    assert!(matches!(first_event(&mut session), SessionEvent::Ended(reason) if reason == "over"));
+}
+
+#[test]
 fn endless_standard_error_is_read_in_bounded_memory() {
     let flood = "yes 'a line that nobody wants' | head -c 8000000 >&2; echo last >&2\n";
     let (_dir, mut session) = open(108, &format!("{flood}{}exit 4", accept())).unwrap();

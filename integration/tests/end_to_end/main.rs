@@ -45,6 +45,7 @@ mod pair;
 mod parallel;
 mod pdump;
 mod pdump_kill;
+mod pdump_ports;
 mod peek;
 mod poll_threads;
 mod pool_counts;
@@ -174,6 +175,7 @@ fn all_trials() -> Vec<Trial> {
         pair::trials(),
         pdump::trials(),
         pdump_kill::trials(),
+        pdump_ports::trials(),
         no_alarm::trials(),
         peek::trials(),
         poll_threads::trials(),

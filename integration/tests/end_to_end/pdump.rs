@@ -264,10 +264,17 @@ fn two_at_once(scratch: &Scratch) -> Result<()> {
 
 /// A capture of few packets: its exit code and its output.
 pub(crate) fn capture_once(scratch: &Scratch, app: &str, file: &Path) -> Result<(i32, String)> {
+    capture_few(scratch, &format!("{app}:0"), file)
+}
+
+/// The same from an interface.
+pub(crate) fn capture_few(
+    scratch: &Scratch,
+    interface: &str,
+    file: &Path,
+) -> Result<(i32, String)> {
     let mut command = Command::new(programs::pmdscope()?);
-    command
-        .args(["capture", "-i", &format!("{app}:0"), "-c", "100", "--ring-size", "1M", "-w"])
-        .arg(file);
+    command.args(["capture", "-i", interface, "-c", "100", "--ring-size", "1M", "-w"]).arg(file);
     let (code, _, err) = run(&mut command, scratch.dir(), LIMIT)?;
     Ok((code, err))
 }
