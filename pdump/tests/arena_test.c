@@ -292,6 +292,9 @@ retire(struct in_app *in_app, unsigned int mark)
 	arena_retire(&arena, zone.addr, &kept);
 	line_set_add(&kept, zone.addr, in_app->tap, arena.ring_bytes);
 	all = arena.nb_mbufs * (arena.pool->elt_size + arena.pool->header_size);
+	fprintf(stderr, "kept of %u mbufs, caches of %u: %zu KiB\n", arena.nb_mbufs,
+			arena.pool->cache_size,
+			(nb_lines(&kept) - before) * RTE_CACHE_LINE_SIZE / 1024);
 	CHECK(nb_lines(&kept) - before > BULK / 2);
 	CHECK((nb_lines(&kept) - before) * RTE_CACHE_LINE_SIZE < all / 4);
 	CHECK(rte_ring_empty(in_app->free) && rte_ring_empty(in_app->tap));
