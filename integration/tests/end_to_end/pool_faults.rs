@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("check_names_the_empty_pool_that_feeds_the_port", Needs::Apps, feeding),
         trial("check_names_a_heap_that_grows", Needs::Apps, heap),
         trial("check_names_an_interface_that_is_down_or_gone", Needs::Testpmd, netdev),
+        trial("check_names_a_tap_that_the_kernel_has_named", Needs::Testpmd, tap),
         trial("a_named_app_that_does_not_run_is_a_finding", Needs::Apps, missing),
     ]
 }
@@ -110,26 +111,56 @@ fn heap(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-fn netdev(scratch: &Scratch) -> Result<()> {
-    let pair = NamespacePair::new(&[])?;
+/// A stock app in a network namespace of its own, with this device.
+fn start_below(scratch: &Scratch, pair: &NamespacePair, vdev: &str) -> Result<(String, Process)> {
     let app = scratch.prefix("below");
     let mut command = pair.command(Side::Near, "dpdk-testpmd");
-    let vdev = format!("net_af_packet0,iface={INTERFACE}");
     command.args(["-l", "0-1", "--no-pci", "--no-huge", "-m", "128", "--file-prefix", &app]);
-    command.args(["--vdev", &vdev, "--", "--total-num-mbufs=2048", "--forward-mode=rxonly"]);
+    command.args(["--vdev", vdev, "--", "--total-num-mbufs=2048", "--forward-mode=rxonly"]);
     command.args(["--stats-period", "60", "--no-mlockall"]);
-    let _testpmd = Process::spawn("testpmd", &mut command, scratch.dir())?;
-    let ip = |args: &[&str]| {
-        let mut ip = Command::new("ip");
-        ip.args(["-n", pair.name(Side::Near), "link"]).args(args);
-        pmdscope_integration::process::run_to_success(&mut ip).map(drop)
-    };
+    let testpmd = Process::spawn("testpmd", &mut command, scratch.dir())?;
     wait_until("the app to answer", LIMIT, || {
         let said = pmdscope(scratch, &["ls"], &[0]);
         Ok(said.is_ok_and(|said| {
             said.lines().any(|line| line.contains(&app) && line.contains("live"))
         }))
     })?;
+    let fine = pmdscope_json(scratch, &["check", "-a", &app, "--json"], &[0, 1])?;
+    ensure!(!fine.to_string().contains("netdev_down"), "{fine:#}");
+    Ok((app, testpmd))
+}
+
+fn ip(pair: &NamespacePair, args: &[&str]) -> Result<()> {
+    let mut ip = Command::new("ip");
+    ip.args(["-n", pair.name(Side::Near), "link"]).args(args);
+    pmdscope_integration::process::run_to_success(&mut ip).map(drop)
+}
+
+/// Without `iface=`, its arguments do not tell the name.
+fn tap(scratch: &Scratch) -> Result<()> {
+    let pair = NamespacePair::new(&[])?;
+    let (app, _testpmd) = start_below(scratch, &pair, "net_tap7")?;
+    for (change, interface, what) in [
+        (&["set", "dtap0", "down"][..], "dtap0", "is down"),
+        (&["delete", "dtap0"], "dtap%d", "does not exist"),
+    ] {
+        ip(&pair, change)?;
+        let found = finding(scratch, &app, "netdev_down")?;
+        let text = evidence(&found)?;
+        ensure!(found["subject"] == "net_tap7", "{found:#}");
+        ensure!(
+            text.starts_with(&format!("the interface {interface} below the port {what}")),
+            "{text}"
+        );
+    }
+    Ok(())
+}
+
+fn netdev(scratch: &Scratch) -> Result<()> {
+    let pair = NamespacePair::new(&[])?;
+    let vdev = format!("net_af_packet0,iface={INTERFACE}");
+    let (app, _testpmd) = start_below(scratch, &pair, &vdev)?;
+    let ip = |args: &[&str]| ip(&pair, args);
     let told = |what: &str| -> Result<()> {
         let found = finding(scratch, &app, "netdev_down")?;
         let text = evidence(&found)?;
@@ -140,8 +171,6 @@ fn netdev(scratch: &Scratch) -> Result<()> {
         );
         Ok(())
     };
-    let fine = pmdscope_json(scratch, &["check", "-a", &app, "--json"], &[0, 1])?;
-    ensure!(!fine.to_string().contains("netdev_down"), "{fine:#}");
     ip(&["set", INTERFACE, "down"])?;
     told("is down")?;
     ip(&["set", INTERFACE, "name", "other0"])?;

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::{Finding, FindingSubject, Lint, Severity, finding};
 use crate::inventory::PortExpectation;
 use crate::missed::EMPTY_POOL;
-use crate::model::{Model, RingRates};
-use crate::sample::{PoolSample, RingSample, RingUserSample};
+use crate::model::{Model, RingRates, ThreadRates};
+use crate::sample::{PoolSample, RingSample, RingUserSample, ThreadSample};
 
 /// Beginning of the names of rings that `rte_hash` fills with its free slots.
 const FREE_SLOTS: &str = "HT_";
@@ -121,7 +121,7 @@ fn evidence(
     if let Some(kinds) = kinds(ring) {
         let _ = write!(text, "; {kinds}");
     }
-    text + &users_text(model, ring)
+    text + &users_text(model, ring, rates)
 }
 
 fn kinds(ring: &RingSample) -> Option<String> {
@@ -138,15 +138,46 @@ fn kinds(ring: &RingSample) -> Option<String> {
     ))
 }
 
-/// Returns the threads that use the ring; if none is known, the lcores that sleep most of the time.
-fn users_text(model: &Model, ring: &RingSample) -> String {
-    let named: Vec<_> =
-        ring.users.iter().take(MOST_USERS).map(|user| user_text(model, user)).collect();
-    if !named.is_empty() {
-        let more = ring.users.len().saturating_sub(named.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        return format!("; on the stacks of {}{more}", named.join(", "));
+/// Returns who uses the ring, with the side as far as it is known: a thread that sleeps while nothing is taken out is
+/// on the side that should do that. If no thread is known, the lcores that sleep most of the time are named.
+fn users_text(model: &Model, ring: &RingSample, rates: &RingRates) -> String {
+    if ring.users.is_empty() {
+        let reason = match ring.enqueued {
+            Some(_) => "no thread has its address on the stack",
+            None => "X-ray does not read the memory of the app",
+        };
+        return format!(
+            "; who puts in and who takes out is not known: {reason}{}",
+            idle_lcores(model)
+        );
     }
+    let is_blocked = rates.untouched_s.is_some_and(|seconds| seconds >= BLOCKED_S);
+    let is_idle = |user: &&RingUserSample| {
+        let ran = known_thread(model, user).and_then(|(_, rates)| rates.run_ratio);
+        is_blocked && ran.is_some_and(|ran| ran <= IDLE)
+    };
+    let (idle, others): (Vec<_>, Vec<_>) = ring.users.iter().partition(is_idle);
+    if idle.is_empty() {
+        return format!(
+            "; on the stacks of {}; which of them put in and which take out is not known: a stack does not tell",
+            names(model, &others)
+        );
+    }
+    let mut text = format!("; probably its consumer: {}", names(model, &idle));
+    if !others.is_empty() {
+        let _ = write!(text, "; probably its producer: {}", names(model, &others));
+    }
+    text
+}
+
+fn names(model: &Model, users: &[&RingUserSample]) -> String {
+    let named: Vec<_> = users.iter().take(MOST_USERS).map(|user| user_text(model, user)).collect();
+    let more = users.len().saturating_sub(named.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    named.join(", ") + &more
+}
+
+fn idle_lcores(model: &Model) -> String {
     let threads = model.sample.threads.iter().zip(&model.threads);
     let idle = threads.filter_map(|(thread, rates)| {
         let ran = rates.run_ratio.filter(|ran| *ran <= IDLE)?;
@@ -156,12 +187,17 @@ fn users_text(model: &Model, ring: &RingSample) -> String {
     if idle.is_empty() { String::new() } else { format!("; idle lcores: {}", idle.join(", ")) }
 }
 
+/// Returns the thread of an lcore. In a container, threads have other ids on the host.
+fn known_thread<'a>(
+    model: &'a Model,
+    user: &RingUserSample,
+) -> Option<(&'a ThreadSample, &'a ThreadRates)> {
+    let mut threads = model.sample.threads.iter().zip(&model.threads);
+    threads.find(|(thread, _)| thread.tid == user.tid && model.sample.app.container.is_none())
+}
+
 fn user_text(model: &Model, user: &RingUserSample) -> String {
-    let threads = model.sample.threads.iter().zip(&model.threads);
-    // In a container, threads have other ids on the host.
-    let mut known = threads
-        .filter(|(thread, _)| thread.tid == user.tid && model.sample.app.container.is_none());
-    match known.next() {
+    match known_thread(model, user) {
         Some((thread, rates)) => {
             let ran = rates.run_ratio.map(|ran| format!(": {}", ran_text(thread.asleep, ran)));
             format!("lcore {} ({}{})", thread.lcore, user.name, ran.unwrap_or_default())
@@ -271,7 +307,7 @@ mod tests {
             found.evidence,
             "4095 of 4095 entries in use (100 %), full for at least 2.0 s; 5/s put in, 5/s taken out; made for one \
              producer and one consumer; on the stacks of lcore 3 (rte-worker-3: asleep, ran 0.2 % of the time), \
-             thread 99 (helper)"
+             thread 99 (helper); which of them put in and which take out is not known: a stack does not tell"
         );
         assert!(found.advice.starts_with("its consumer is slower"), "{found:?}");
     }
@@ -285,6 +321,30 @@ mod tests {
             "{blocked:?}"
         );
         assert!(blocked.advice.starts_with("its consumer is blocked"), "{blocked:?}");
+        assert!(
+            blocked.evidence.ends_with("is not known: no thread has its address on the stack"),
+            "{blocked:?}"
+        );
+        let users = |sample: &mut Sample| {
+            let thread = |lcore, tid, run_ns| ThreadSample {
+                lcore,
+                tid,
+                run_ns: Some(run_ns),
+                read_ns: sample.monotonic_ns,
+                ..Default::default()
+            };
+            sample.threads = vec![thread(2, 72, sample.monotonic_ns), thread(3, 73, 0)];
+            let user = |tid, name: &str| RingUserSample { tid, name: name.into() };
+            sample.rings[0].users = vec![user(72, "rx"), user(73, "tx")];
+        };
+        let blocked = about_ring(judged([100, 4000, 4095], 0, users)).unwrap();
+        assert!(
+            blocked.evidence.ends_with(
+                "; probably its consumer: lcore 3 (tx: ran 0.0 % of the time); probably its producer: lcore 2 \
+                 (rx: ran 100.0 % of the time)"
+            ),
+            "{blocked:?}"
+        );
         assert_eq!(about_ring(judged([100, 3000, 3685], 0, |_| ())), None, "not full");
         assert_eq!(about_ring(judged([0, 0, 4095], 0, |_| ())), None, "in one sample only");
     }

@@ -192,9 +192,45 @@ pub(crate) fn packet_sockets(pid: u32) -> Vec<i32> {
     indexes
 }
 
+/// The interfaces of the tun and tap files of a process, in the order of their descriptors and each once; `None` for
+/// all files whose interface was deleted.
+pub(crate) fn tun_interfaces(pid: u32) -> Vec<Option<String>> {
+    let process = Path::new(PROC).join(pid.to_string());
+    let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let is_tun = |file: &fs::DirEntry| {
+        fs::read_link(file.path()).is_ok_and(|to| to == Path::new("/dev/net/tun"))
+    };
+    let numbers = files.filter(is_tun).filter_map(|file| file.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    let mut interfaces = Vec::new();
+    for number in numbers {
+        let info = fs::read_to_string(process.join("fdinfo").join(number.to_string()));
+        let Some(interface) = info.ok().as_deref().and_then(tun_interface) else { continue };
+        if !interfaces.contains(&interface) {
+            interfaces.push(interface);
+        }
+    }
+    interfaces
+}
+
+/// Returns the name in the description of a tun or tap file; `Some(None)` if its interface was deleted.
+fn tun_interface(info: &str) -> Option<Option<String>> {
+    let name = info.lines().find_map(|line| line.strip_prefix("iff:"))?.trim();
+    Some(Some(name.to_owned()).filter(|name| !name.is_empty()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tun_files_tell_their_interface() {
+        assert_eq!(tun_interface("pos:\t0\nflags:\t02\niff:\tdtap0\n"), Some(Some("dtap0".into())));
+        assert_eq!(tun_interface("pos:\t0\niff:\t\n"), Some(None));
+        assert_eq!(tun_interface("pos:\t0\n"), None);
+        assert_eq!(tun_interfaces(std::process::id()), []);
+    }
 
     #[test]
     fn the_loopback_interface_is_found_by_name_and_index() {
