@@ -19,7 +19,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use rustix::process::{Pid, kill_process, set_parent_process_death_signal, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::tracefs::mount_private;
+use crate::tracefs::{list_only, mount_private, separate_mounts};
 
 /// Longest line that is read, bytes; bpftrace prints a map of 4096 keys in less.
 const LINE_BYTES: u64 = 1 << 20;
@@ -41,6 +41,8 @@ pub(crate) struct BpftraceCall<'a> {
     pub(crate) polled_cpus: &'a BTreeSet<u32>,
     /// Whether tracefs is mounted for it, as nobody else has.
     pub(crate) mounts_tracefs: bool,
+    /// The tracepoints of the script, one a line.
+    pub(crate) tracepoints: &'a str,
 }
 
 /// A running bpftrace. Dropping it kills the process.
@@ -56,6 +58,7 @@ impl BpftraceRun {
     pub(crate) fn start(call: &BpftraceCall<'_>) -> io::Result<(Self, ChildStdout, bool)> {
         let others = other_cpus(call.polled_cpus);
         let mounts_tracefs = call.mounts_tracefs;
+        let tracepoints = call.tracepoints.as_bytes().to_owned();
         let mut command = Command::new(call.program);
         command.args(["-q", "-f", "json", "-e", call.script]);
         command.arg(call.min_event.as_nanos().to_string());
@@ -64,7 +67,10 @@ impl BpftraceRun {
         let parent = rustix::process::getpid();
         // SAFETY: between fork and exec there are only system calls, which are async-signal-safe.
         unsafe {
-            command.pre_exec(move || prepare(parent, others.as_ref(), mounts_tracefs));
+            command.pre_exec(move || {
+                prepare(parent, others.as_ref())?;
+                prepare_tracefs(mounts_tracefs, &tracepoints)
+            });
         }
         let mut child = command.spawn()?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
@@ -88,8 +94,18 @@ impl BpftraceRun {
         self.kill();
     }
 
+    /// Returns its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it, and does not wait until the kernel has detached its probes, which takes a second.
-    pub(crate) fn abandon(self) {
+    pub(crate) fn begin_end(&mut self) {
+        let _ = self.child.kill();
+    }
+
+    /// Waits in a thread of its own for the end of one that was killed.
+    pub(crate) fn leave(self) {
         // Without a thread it is dropped here, which waits.
         let _ = thread::Builder::new().name("bpftrace-end".to_owned()).spawn(move || drop(self));
     }
@@ -127,7 +143,7 @@ impl Drop for BpftraceRun {
 }
 
 /// Prepares the child process before it executes bpftrace.
-fn prepare(parent: Pid, cpus: Option<&CpuSet>, mounts_tracefs: bool) -> io::Result<()> {
+fn prepare(parent: Pid, cpus: Option<&CpuSet>) -> io::Result<()> {
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if rustix::process::getppid() != Some(parent) {
         return Err(io::Error::other("the parent has ended"));
@@ -141,7 +157,18 @@ fn prepare(parent: Pid, cpus: Option<&CpuSet>, mounts_tracefs: bool) -> io::Resu
     }
     // Without the right to do so, it takes longer.
     let _ = setpriority_process(None, NICE);
-    if mounts_tracefs { mount_private() } else { Ok(()) }
+    Ok(())
+}
+
+/// Gives the child process a tracefs where there is none, with a list of only these tracepoints.
+fn prepare_tracefs(mounts: bool, tracepoints: &[u8]) -> io::Result<()> {
+    if mounts {
+        mount_private()?;
+    } else if separate_mounts().is_err() {
+        return Ok(());
+    }
+    list_only(tracepoints);
+    Ok(())
 }
 
 /// Returns the CPUs that this process may use, without those that threads poll on; `None` if there
@@ -264,6 +291,7 @@ mod tests {
                 min_event: Duration::ZERO,
                 polled_cpus: &BTreeSet::new(),
                 mounts_tracefs: false,
+                tracepoints: "",
             };
             match BpftraceRun::start(&call) {
                 // Another test has forked while the file was open for writing.

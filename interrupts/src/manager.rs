@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pmdscope_telemetry::monotonic_ns;
+
 use crate::bpftrace::{BpftraceCall, BpftraceRun, read_lines};
 use crate::options::{TracerOptions, TracingUnavailable};
 use crate::record;
@@ -15,14 +17,23 @@ use crate::script::{self, PreparedScript};
 use crate::state::{RunState, TracerState};
 
 /// Interval of checks whether the wanted threads have changed.
-const THREADS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+const THREADS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Interval of checks for threads that have ended.
 const LOOK_FOR_ENDED: Duration = Duration::from_secs(1);
 
 /// How long the set of threads must be unchanged before bpftrace starts for it: an app starts its
 /// threads one after the other.
-const SETTLED: Duration = Duration::from_millis(300);
+const SETTLED: Duration = Duration::from_millis(150);
+
+/// How long to wait at the end for numbers up to then: bpftrace prints them four times a second.
+const LAST_NUMBERS: Duration = Duration::from_millis(600);
+
+/// How long to wait at the end for those that were killed; the kernel detaches their probes meanwhile, or later.
+const ENDING: Duration = Duration::from_millis(50);
+
+/// Interval of checks for them.
+const LAST_NUMBERS_STEP: Duration = Duration::from_millis(5);
 
 /// Shortest time between two starts: each costs seconds without events.
 const BETWEEN_STARTS: Duration = Duration::from_secs(5);
@@ -79,6 +90,8 @@ struct Manager {
     options: TracerOptions,
     shared: Arc<Shared>,
     run: Option<Run>,
+    /// Those that were killed, until the kernel has detached their probes.
+    ending: Vec<BpftraceRun>,
     /// The wanted threads, and when they last changed.
     wanted: (BTreeSet<u32>, Instant),
     looked_for_ended: Instant,
@@ -86,6 +99,17 @@ struct Manager {
     /// Earliest time of the next attempt.
     retry: Option<Instant>,
     pause: Duration,
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while !self.ending.is_empty() && begun.elapsed() < ENDING {
+            thread::sleep(LAST_NUMBERS_STEP);
+            self.ending.retain_mut(|bpftrace| !bpftrace.has_ended());
+        }
+        self.ending.drain(..).for_each(BpftraceRun::leave);
+    }
 }
 
 /// A run of bpftrace, and the thread that reads its output.
@@ -100,11 +124,21 @@ impl Manager {
     fn new(options: TracerOptions, shared: Arc<Shared>) -> Self {
         let now = Instant::now();
         let wanted = (BTreeSet::new(), now);
-        let (run, started, retry, pause) = (None, None, None, RETRY.0);
-        Self { options, shared, run, wanted, looked_for_ended: now, started, retry, pause }
+        Self {
+            options,
+            shared,
+            run: None,
+            ending: Vec::new(),
+            wanted,
+            looked_for_ended: now,
+            started: None,
+            retry: None,
+            pause: RETRY.0,
+        }
     }
 
     fn look(&mut self) {
+        self.ending.retain_mut(|bpftrace| !bpftrace.has_ended());
         if self.looked_for_ended.elapsed() >= LOOK_FOR_ENDED {
             self.looked_for_ended = Instant::now();
             self.shared.state().forget_ended();
@@ -147,7 +181,7 @@ impl Manager {
         let list: Vec<u32> = tids.iter().copied().collect();
         let system_calls = self.options.system_calls;
         let prepare = |events: &Path| script::prepare(&list, events, system_calls);
-        let (PreparedScript { text, mut missing }, is_private) =
+        let (PreparedScript { text, tracepoints, mut missing }, is_private) =
             self.options.with_tracepoints(prepare)?;
         let failed = |error: io::Error| {
             TracingUnavailable::Failed(format!("cannot start bpftrace: {error}"))
@@ -158,17 +192,18 @@ impl Manager {
             min_event: self.options.min_event,
             polled_cpus: &cpus,
             mounts_tracefs: is_private,
+            tracepoints: &tracepoints,
         };
         let started = BpftraceRun::start(&call);
         let (bpftrace, output, apart) = started.map_err(failed)?;
         if !apart {
             missing.push("CPUs that do not poll: bpftrace takes time of those that do".to_owned());
         }
-        let (run, live_ns) = (tids.clone(), None);
-        self.shared.state().run = Some(RunState { tids: run, live_ns, missing });
+        let (pid, run, live_ns) = (bpftrace.pid(), tids.clone(), None);
+        self.shared.state().run = Some(RunState { pid, tids: run, live_ns, missing });
         let shared = Arc::clone(&self.shared);
         let reader = thread::Builder::new().name("bpftrace-output".to_owned());
-        let reader = reader.spawn(move || read(&shared, output)).map_err(|error| {
+        let reader = reader.spawn(move || read(&shared, pid, output)).map_err(|error| {
             self.shared.state().end_run();
             failed(error)
         })?;
@@ -194,16 +229,33 @@ impl Manager {
         self.shared.state().unavailable = Some(reason.to_owned());
     }
 
+    /// Asked to end, bpftrace prints its last numbers only after it has detached all probes, one after
+    /// the other. So the numbers that it prints anyway are waited for, and then it is killed.
     fn end_run(&mut self) {
         let Some(mut run) = self.run.take() else { return };
-        if self.shared.state().abandoned {
-            run.bpftrace.abandon();
-            // A panic of the reader was reported on standard error.
-            let _ = run.reader.join();
+        if self.shared.state().abandoned || self.await_numbers() {
+            self.shared.state().end_run();
+            run.bpftrace.begin_end();
+            self.ending.push(run.bpftrace);
             return;
         }
         run.bpftrace.interrupt();
         self.finish(run);
+    }
+
+    /// Waits for numbers up to this moment, of a run that has printed any; false if none come.
+    fn await_numbers(&self) -> bool {
+        let (now_ns, begun) = (monotonic_ns(), Instant::now());
+        loop {
+            let last_ns = self.shared.state().run.as_ref().and_then(|run| run.live_ns);
+            if last_ns.is_none_or(|(_, last_ns)| last_ns >= now_ns) {
+                return true;
+            }
+            if begun.elapsed() >= LAST_NUMBERS {
+                return false;
+            }
+            thread::sleep(LAST_NUMBERS_STEP);
+        }
     }
 
     /// Waits for the reader of its output; returns the error of bpftrace.
@@ -216,12 +268,12 @@ impl Manager {
 }
 
 /// Reads one line at a time, without delay: events that bpftrace cannot write are lost.
-fn read(shared: &Shared, output: ChildStdout) {
+fn read(shared: &Shared, pid: u32, output: ChildStdout) {
     read_lines(output, |line| match line {
-        None => shared.state().take(None),
+        None => shared.state().take_of(pid, None),
         Some(line) => {
             if let Some(record) = record::parse(line) {
-                shared.state().take(Some(record));
+                shared.state().take_of(pid, Some(record));
             }
         }
     });

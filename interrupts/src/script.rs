@@ -34,6 +34,8 @@ const OF_SYSTEM_CALLS: [&str; 3] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreparedScript {
     pub(crate) text: String,
+    /// The tracepoints that it has, one a line.
+    pub(crate) tracepoints: String,
     /// Events that it does not see, and why.
     pub(crate) missing: Vec<String>,
 }
@@ -58,7 +60,13 @@ pub(crate) fn prepare(threads: &[u32], events: &Path, system_calls: bool) -> Pre
     if !system_calls {
         missing.push("system calls and handlers of signals: not asked for".to_owned());
     }
-    PreparedScript { text, missing }
+    let tracepoints = tracepoints(&text);
+    PreparedScript { text, tracepoints, missing }
+}
+
+fn tracepoints(script: &str) -> String {
+    let named = script.lines().filter_map(|line| line.strip_prefix(TRACEPOINT));
+    named.map(|name| name.trim_end_matches(',').to_owned() + "\n").collect()
 }
 
 /// Leaves out the probes that do not exist, and blocks that have no other probe.
@@ -148,6 +156,7 @@ mod tests {
         let script = prepare(&[1], dir.path(), true);
         assert_eq!(script.missing.len(), NEEDED.len() - 1);
         assert!(script.text.contains("sys_enter"));
+        assert_eq!(script.tracepoints, "raw_syscalls:sys_enter\nsched:sched_switch\n");
         assert!(!script.text.contains("software:minor-faults"), "it would only end what begins");
         let script = prepare(&[1], dir.path(), false);
         assert_eq!(script.missing.len(), NEEDED.len());

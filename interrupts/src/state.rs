@@ -28,6 +28,8 @@ pub(crate) struct WantedThread {
 /// One run of bpftrace.
 #[derive(Debug, Default)]
 pub(crate) struct RunState {
+    /// Process id of bpftrace.
+    pub(crate) pid: u32,
     pub(crate) tids: BTreeSet<u32>,
     /// Monotonic clock when its first numbers were printed after all probes were attached, and its
     /// last ones.
@@ -84,8 +86,15 @@ impl TracerState {
         self.since.retain(|tid, _| wanted.contains_key(tid));
     }
 
+    /// Applies a line that this bpftrace printed, unless it was given up: the next one counts from 0.
+    pub(crate) fn take_of(&mut self, pid: u32, record: Option<Record>) {
+        if self.run.as_ref().is_some_and(|run| run.pid == pid) {
+            self.take(record);
+        }
+    }
+
     /// Applies a line that bpftrace printed; `None` is a line that was too long.
-    pub(crate) fn take(&mut self, record: Option<Record>) {
+    fn take(&mut self, record: Option<Record>) {
         match record {
             None => self.account.lost(1),
             Some(Record::Lost(lines)) => self.account.lost(lines),

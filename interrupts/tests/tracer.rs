@@ -206,6 +206,39 @@ exec yes '{"type": "value", "data": ["run",1,2,1,'$PPID',99,"hog"]}'"#;
     assert!(tracer.events_after(last).iter().all(|event| event.sequence > last));
 }
 
+/// Asked to end, bpftrace would detach its probes one after the other before it prints its last numbers.
+#[test]
+fn the_last_numbers_are_those_that_are_printed_anyway() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = dir.path().join("asked");
+    let counts = format!(
+        r#"
+trap 'echo >{}' INT
+tid=$(printf '%s' "$script" | sed -n 's/^ *@poll\[\([0-9]*\)\] = 1;$/\1/p')
+while :; do
+	count=$((count + 1))
+	echo '{{"type": "stats", "data": {{"@run": {{"'$tid',hog": {{"count": '$count', "average": 1, "total": '$count'}}}}}}}}'
+	awk '{{printf "{{\"type\": \"value\", \"data\": [\"live\",%.0f]}}\n", $1 * 1000000000}}' /proc/uptime
+	sleep 0.05
+done"#,
+        asked.display()
+    );
+    let options = program(dir.path(), &counts);
+    if !can_trace(&options) {
+        return;
+    }
+    let tracer = Tracer::start(options);
+    let thread = LiveThread::start();
+    let threads = [(1, thread.tid)];
+    let before = hog(&until(&tracer, &threads, |tracing| hog(tracing).is_some())).unwrap().count;
+    tracer.stop();
+    let after = hog(&until(&tracer, &threads, |_| true)).unwrap().count;
+    assert!(after > before, "{after} events at the end, {before} before");
+    assert!(!asked.exists());
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(hog(&until(&tracer, &threads, |_| true)).unwrap().count, after);
+}
+
 #[test]
 fn bpftrace_ends_with_the_tracer() {
     let dir = tempfile::tempdir().unwrap();

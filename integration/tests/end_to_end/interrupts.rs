@@ -394,7 +394,9 @@ fn file_of_hog(scratch: &Scratch) -> Result<Option<(Vec<Vec<String>>, usize)>> {
             continue;
         }
         let packets = tshark_fields(&path, &["frame.time_epoch", "frame.comment"])?;
-        if let Some(index) = packets.iter().position(|packet| packet[1].contains("pmdscope-hog")) {
+        let of_hog = |packet: &Vec<String>| packet[1].contains("pmdscope-hog");
+        // The first packet may come after tracing has begun: then there is no history yet.
+        if let Some(index) = packets.iter().position(of_hog).filter(|index| *index > 0) {
             return Ok(Some((packets, index)));
         }
     }
