@@ -133,7 +133,7 @@ impl CaptureObserver for CaptureProgress {
 
     fn note(&mut self, app: &str, note: &str) {
         if !self.quiet {
-            self.line.say(format_args!("pmdscope: {app}: {note}"));
+            output::say(format_args!("pmdscope: {app}: {note}"));
         }
     }
 
