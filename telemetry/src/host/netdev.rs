@@ -206,7 +206,10 @@ pub(crate) fn tun_interfaces(pid: u32) -> Vec<Option<String>> {
     let mut interfaces = Vec::new();
     for number in numbers {
         let info = fs::read_to_string(process.join("fdinfo").join(number.to_string()));
-        let Some(interface) = info.ok().as_deref().and_then(tun_interface) else { continue };
+        let Some(name) = info.ok().as_deref().and_then(tun_interface).map(str::to_owned) else {
+            continue;
+        };
+        let interface = Some(name).filter(|name| !name.is_empty());
         if !interfaces.contains(&interface) {
             interfaces.push(interface);
         }
@@ -214,10 +217,9 @@ pub(crate) fn tun_interfaces(pid: u32) -> Vec<Option<String>> {
     interfaces
 }
 
-/// Returns the name in the description of a tun or tap file; `Some(None)` if its interface was deleted.
-fn tun_interface(info: &str) -> Option<Option<String>> {
-    let name = info.lines().find_map(|line| line.strip_prefix("iff:"))?.trim();
-    Some(Some(name.to_owned()).filter(|name| !name.is_empty()))
+/// Returns the name in the description of a tun or tap file, which is empty if its interface was deleted.
+fn tun_interface(info: &str) -> Option<&str> {
+    info.lines().find_map(|line| line.strip_prefix("iff:")).map(str::trim)
 }
 
 #[cfg(test)]
@@ -226,8 +228,8 @@ mod tests {
 
     #[test]
     fn tun_files_tell_their_interface() {
-        assert_eq!(tun_interface("pos:\t0\nflags:\t02\niff:\tdtap0\n"), Some(Some("dtap0".into())));
-        assert_eq!(tun_interface("pos:\t0\niff:\t\n"), Some(None));
+        assert_eq!(tun_interface("pos:\t0\nflags:\t02\niff:\tdtap0\n"), Some("dtap0"));
+        assert_eq!(tun_interface("pos:\t0\niff:\t\n"), Some(""));
         assert_eq!(tun_interface("pos:\t0\n"), None);
         assert_eq!(tun_interfaces(std::process::id()), []);
     }
