@@ -38,9 +38,9 @@ Examples:
 
 Exit status: 0 printed, 1 failed, 2 wrong usage.")]
 #[command(after_long_help = "\
-In bash, zsh and fish, commands and options are completed, as well as running apps behind -a, their ports
-behind -i, and captures, recordings and bundles behind -r. Only the app whose ports are wanted is asked,
-for its list of ports. In other shells, commands and options are completed.
+In bash, zsh and fish, commands and options are completed, as well as running apps behind -a,
+their ports behind -i, and captures, recordings and bundles behind -r. Only the app whose ports are
+wanted is asked, for its list of ports. In other shells, commands and options are completed.
 
 Examples:
   pmdscope completions bash > /etc/bash_completion.d/pmdscope

@@ -62,7 +62,8 @@ fn shared(command: &Command, letter: char) -> Option<&Arg> {
 }
 
 fn is_time(option: &Arg) -> bool {
-    option.get_value_names().is_some_and(|names| names.iter().any(|name| name == "TIME"))
+    let names = option.get_value_names().filter(|_| option.get_action().takes_values());
+    names.is_some_and(|names| names.iter().any(|name| name == "TIME"))
 }
 
 #[test]

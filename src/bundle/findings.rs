@@ -273,7 +273,7 @@ fn not_checked_text(((what, needs), places): ((String, String), Vec<String>)) ->
     let shown = places.iter().take(MOST_PLACES).map(String::as_str).collect::<Vec<_>>().join(", ");
     match places.len() {
         0 => format!("{what} ({needs})"),
-        ..=MOST_PLACES => format!("{what} of {shown} ({needs})"),
+        1..=MOST_PLACES => format!("{what} of {shown} ({needs})"),
         all => format!("{what} of {shown} and {} more ({needs})", all - MOST_PLACES),
     }
 }

@@ -175,7 +175,7 @@ fn a_file_is_read_as_what_it_is() {
     assert!(replays(&format!("-i -r {recording}")) && replays(&format!("--replay {recording} -i")));
     assert!(replays(&format!("--queues -r {recording} -a fwd --at -5s")));
     assert!(!replays("-r Cargo.toml") && !replays(&format!("-r {recording} -r -")));
-    for words in ["-c", "--sample 4", "--cpu-budget 10%", "--flows 1000", "--outer"] {
+    for words in ["-c", "--sample 4", "--flows 1000", "--outer"] {
         let error = args(&format!("--queues -r {recording} {words}")).check().unwrap_err();
         assert!(error.to_string().contains("leave out -c"), "{words}: {error}");
     }
