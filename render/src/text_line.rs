@@ -165,6 +165,6 @@ mod tests {
             }
         }
         assert_eq!(fitted(&lines, None), lines);
-        assert_eq!(fitted(&lines, Some(90)), lines);
+        assert_eq!(plain_text(&fitted(&lines, Some(90))), text);
     }
 }

@@ -299,15 +299,6 @@ mod tests {
     }
 
     #[test]
-    fn values_beyond_their_limits_are_warnings() {
-        let lines = table_lines(&table(&fleet()), None, Theme::default());
-        let spans = lines.iter().flat_map(|line| &line.spans);
-        let warned = spans.filter(|span| span.tone == Tone::Warn);
-        let warned: Vec<_> = warned.map(|span| span.text.trim()).collect();
-        assert_eq!(warned, ["!1.8%", "!3.5", "!3", "!1.8%", "!3.5"]);
-    }
-
-    #[test]
     fn json_has_null_for_what_is_unknown() {
         let fleet = fleet();
         let json = serde_json::to_value(Document::of(&fleet)).unwrap();

@@ -84,7 +84,6 @@ fn terms_are_joined_by_and_or_not() {
         ("/held/ and (/^a$/ or /^b$/)", "ab"),
         ("held (by) the", "abc"),
         ("by(the)", ""),
-        ("and:x or name:c", "c"),
         ("orange or name:c", "c"),
     ] {
         assert_eq!(left(table(), filter), rows, "{filter}");

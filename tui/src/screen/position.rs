@@ -83,7 +83,7 @@ mod tests {
     fn rows_that_are_not_shown_are_counted_in_words_or_signs() {
         assert_eq!(shown((0, 0), (0, 0), 120), "Queues 5/64");
         assert_eq!(shown((3, 2), (30, 23), 120), "Queues 5/64  ^ 2 above  v 23 more below");
-        assert_eq!(shown((3, 2), (30, 23), 80), "5/64 ^2 v23");
+        assert_eq!(shown((3, 2), (30, 23), 78), "5/64 ^2 v23");
         assert_eq!(shown((0, 0), (2, 0), 120), "Queues 5/64  v more below", "notes");
         assert_eq!(shown((0, 0), (2, 0), 60), "5/64 v");
         let nothing = ScrollPosition { selected: None, ..ScrollPosition::default() };

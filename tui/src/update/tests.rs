@@ -126,7 +126,7 @@ fn interval_moves_within_its_limits() {
 
 #[test]
 fn overlays_scroll_and_close() {
-    let (mut view, fleet) = (ViewState { height: 12, ..fixture::view() }, fixture::fleet());
+    let (mut view, fleet) = (ViewState { height: 8, ..fixture::view() }, fixture::fleet());
     press(&mut view, &fleet, "?jj");
     assert!(matches!(view.mode, InputMode::Help { .. }) && view.scroll == 2);
     press(&mut view, &fleet, "G");

@@ -25,6 +25,8 @@ const ALIGNMENT: u64 = 64;
 
 /// Maximum number of elements in a walk, so that garbage cannot make it endless.
 const MOST_ELEMENTS: usize = 1 << 22;
+/// Maximum plausible bytes of one element: no host has more memory.
+const MOST_BYTES: u64 = 1 << 40;
 
 /// How often a header is read again if its neighbour does not point to it, because the app was
 /// changing it.
@@ -148,7 +150,8 @@ impl Header {
     fn is_plausible(&self) -> bool {
         let is_aligned = |value: u64| value.is_multiple_of(ALIGNMENT);
         let pad = if self.state == STATE_BUSY { u64::from(self.pad) } else { 0 };
-        let fits = self.end.checked_sub(self.data).is_some_and(|data| pad <= data);
+        let fits = self.end.checked_sub(self.data);
+        let fits = fits.is_some_and(|data| (pad..=MOST_BYTES).contains(&data));
         fits && is_aligned(self.address)
             && is_aligned(self.end)
             && self.heap != 0
