@@ -74,7 +74,7 @@ fn letters_mean_the_same_in_all_commands() {
                 assert_eq!(option.get_long(), Some(long), "{name} -{letter}");
             }
             let long_alone = command.get_arguments().find(|option| option.get_long() == Some(long));
-            let short = long_alone.map(|option| option.get_short());
+            let short = long_alone.map(Arg::get_short);
             assert!(short.is_none_or(|short| short == Some(letter)), "{name} --{long}");
         }
         let former = ["replay", "output", "recording", "root"];
@@ -137,7 +137,7 @@ fn table() -> String {
         let times = times.map(word).collect::<Vec<_>>().join(", ");
         let cells = [app, &told(&command, 'w'), &told(&command, 'r'), &times].map(str::to_owned);
         if cells.iter().any(|cell| !cell.is_empty()) {
-            lines += &format!("| `{name}` | {} |\n", cells.join(" | "));
+            lines += &["| `", &name, "` | ", &cells.join(" | "), " |\n"].concat();
         }
     }
     lines

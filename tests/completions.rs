@@ -45,7 +45,7 @@ impl Apps {
     fn command(&self, program: &str) -> Command {
         let root = self.root();
         let config = root.join("pmdscope.toml");
-        let roots = format!("[discovery]\nroots = [{root:?}]\ncontainers = false\n");
+        let roots = format!("[discovery]\nroots = [\"{}\"]\ncontainers = false\n", root.display());
         fs::write(&config, roots).unwrap();
         let mut command = Command::new(program);
         command.env("PMDSCOPE_CONFIG", config).current_dir(root).stdin(Stdio::null());

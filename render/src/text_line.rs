@@ -89,7 +89,7 @@ impl From<String> for TextLine {
 
 /// Lines as text without tones, without blanks at the ends of lines.
 pub fn plain_text(lines: &[TextLine]) -> String {
-    lines.iter().map(|line| format!("{}\n", line.trimmed())).collect()
+    lines.iter().flat_map(|line| [line.trimmed().to_string(), "\n".to_owned()]).collect()
 }
 
 impl fmt::Display for TextLine {
@@ -145,7 +145,7 @@ mod tests {
         );
         assert_eq!(parts[1].spans.last().map(|span| span.tone), Some(Tone::Bad));
         assert_eq!(parts[0].spans[0].tone, Tone::Label);
-        assert_eq!(long.wrapped(80, 4), [long.clone()]);
+        assert_eq!(long.wrapped(80, 4), std::slice::from_ref(&long));
         assert_eq!(TextLine::default().wrapped(5, 4), [TextLine::default()]);
     }
 

@@ -107,7 +107,7 @@ impl Section<'_> {
 /// Lines as they are, such as commands.
 fn literal(lines: &[&str], out: &mut Roff) {
     out.control("EX", []);
-    for line in dedented(lines) {
+    for line in unindented(lines) {
         out.text([roman(line)]);
     }
     out.control("EE", []);
@@ -125,16 +125,15 @@ fn paragraphs(lines: &[&str], out: &mut Roff) {
 /// Terms, each with a text behind at least two blanks, which goes on in lines that are indented further.
 fn list(lines: &[&str], out: &mut Roff) {
     let mut items: Vec<(&str, String)> = Vec::new();
-    for line in dedented(lines) {
-        match items.last_mut().filter(|_| line.starts_with(' ')) {
-            Some((_, text)) => {
-                let blank = if text.is_empty() { "" } else { " " };
-                *text += &format!("{blank}{}", line.trim());
+    for line in unindented(lines) {
+        if let Some((_, text)) = items.last_mut().filter(|_| line.starts_with(' ')) {
+            if !text.is_empty() {
+                text.push(' ');
             }
-            None => {
-                let (term, text) = line.split_once("  ").unwrap_or((line, ""));
-                items.push((term, text.trim().to_owned()));
-            }
+            text.push_str(line.trim());
+        } else {
+            let (term, text) = line.split_once("  ").unwrap_or((line, ""));
+            items.push((term, text.trim().to_owned()));
         }
     }
     if items.iter().any(|(_, text)| text.is_empty()) {
@@ -146,7 +145,7 @@ fn list(lines: &[&str], out: &mut Roff) {
 }
 
 /// The lines without the blanks that all of them begin with.
-fn dedented<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+fn unindented<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let blanks = |line: &&&str| line.len() - line.trim_start().len();
     let least = lines.iter().filter(|line| !line.is_empty()).map(|line| blanks(&line)).min();
     lines.iter().map(|line| line.get(least.unwrap_or(0)..).unwrap_or_default()).collect()
@@ -158,7 +157,9 @@ mod tests {
 
     fn rendered(text: &str) -> String {
         let mut out = Roff::new();
-        of(text).iter().for_each(|section| section.render(&mut out));
+        for section in of(text) {
+            section.render(&mut out);
+        }
         out.to_roff()
     }
 

@@ -102,8 +102,8 @@ fn await_more(capture: &Process) -> Result<()> {
         std::thread::sleep(std::time::Duration::from_millis(50));
         let output = capture.output();
         let lines = output.lines().rev().filter_map(|line| line.strip_prefix("pmdscope: "));
-        let counts = lines.filter_map(|line| line.split_once(" packets captured, "));
-        Ok(counts.filter_map(|(count, _)| count.parse().ok()).next().unwrap_or_default())
+        let mut counts = lines.filter_map(|line| line.split_once(" packets captured, "));
+        Ok(counts.find_map(|(count, _)| count.parse().ok()).unwrap_or_default())
     };
     let before = count()?;
     wait_until("more packets", LIMIT, || Ok(count()? > before))?;

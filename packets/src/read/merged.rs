@@ -337,13 +337,13 @@ fn sum(before: Option<InterfaceStatistics>, more: &InterfaceStatistics) -> Inter
 /// A file, or the merged files of a directory.
 #[derive(Debug)]
 pub(super) enum ReplayInput {
-    File(FileReader),
+    File(Box<FileReader>),
     Merged(Box<MergedReader>),
 }
 
 impl From<FileReader> for ReplayInput {
     fn from(reader: FileReader) -> Self {
-        Self::File(reader)
+        Self::File(Box::new(reader))
     }
 }
 
@@ -353,7 +353,7 @@ impl ReplayInput {
         let merged = if file.path.is_dir() {
             MergedReader::open(&files_of(&file.path)?, control)
         } else if file.merged.is_empty() {
-            return FileReader::open_until(file, control).map(Self::File);
+            return FileReader::open_until(file, control).map(Self::from);
         } else {
             MergedReader::open([file].into_iter().chain(&file.merged), control)
         };

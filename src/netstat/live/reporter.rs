@@ -165,15 +165,13 @@ impl<'a> LiveReporter<'a> {
 
     fn say_progress(&self) {
         let Some(progress) = &self.progress else { return };
-        match &self.export {
-            Some(status) => progress.say(&ipfix::line(status)),
-            None => {
-                let snapshot = self.latest.get();
-                let flows = count(snapshot.flows.len() as u64);
-                let packets = count(snapshot.total.packets);
-                progress.say(&format!("{packets} packets, {flows} conversations"));
-            }
+        if let Some(status) = &self.export {
+            return progress.say(&ipfix::line(status));
         }
+        let snapshot = self.latest.get();
+        let flows = count(snapshot.flows.len() as u64);
+        let packets = count(snapshot.total.packets);
+        progress.say(&format!("{packets} packets, {flows} conversations"));
     }
 }
 

@@ -172,7 +172,9 @@ impl HelpText<'_> {
 
     fn entries(&mut self, entries: &[(&str, &str)]) {
         let column = entries.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
-        entries.iter().for_each(|(what, text)| self.entry(what, text, column + 1));
+        for (what, text) in entries {
+            self.entry(what, text, column + 1);
+        }
     }
 
     fn keys(&mut self, over: &InputMode) {
