@@ -184,7 +184,7 @@ fn a_locale_without_utf8_gets_ascii() {
     for (locale, ascii) in [("LANG=C.UTF-8 LC_ALL=C", true), ("LANG=C LC_ALL=C.UTF-8", false)] {
         let mut top = Recorded::start(&format!("locale_{ascii}"), locale);
         top.press("?");
-        top.wait_for(" Keys ");
+        top.wait_for("[Keys]");
         top.press("q");
         let output = top.finish();
         let drawn = output.split_once(ENTER_SCREEN).unwrap().1;

@@ -118,7 +118,7 @@ fn keys(scratch: &Scratch) -> Result<()> {
     top.press("I")?;
     top.await_shown(&["▲Port"], LIMIT)?;
     top.press("?")?;
-    top.await_shown(&[" Keys "], LIMIT)?;
+    top.await_shown(&["[Keys]"], LIMIT)?;
     top.press("? ")?;
     top.await_shown(&[" ago ", "End: live"], LIMIT)?;
     top.press(" ")?;

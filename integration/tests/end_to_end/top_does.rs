@@ -290,7 +290,7 @@ fn job_control(scratch: &Scratch, app: &str, searching: &str) -> Result<()> {
     shell.press("\n")?;
     shell.await_shown(&[searching, "? help"], LIMIT)?;
     shell.press("?")?;
-    shell.await_shown(&[" Keys "], LIMIT)?;
+    shell.await_shown(&["[Keys]"], LIMIT)?;
     shell.press("q")?;
     shell.await_shown(&["ended=0", "Stopped"], LIMIT)?;
     shell.is_restored().map_err(anyhow::Error::msg).context("background")?;

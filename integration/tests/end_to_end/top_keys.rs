@@ -94,7 +94,7 @@ fn stops(scratch: &Scratch, app: &str) -> Result<()> {
     shell.args(["--norc", "-c", &script]).current_dir(scratch.dir());
     let mut shell = TerminalProcess::spawn(&mut shell, 50, 160)?;
     let windows = ["", "?", "y", "t", "/x", ":x"];
-    let shown = ["? help", " Keys ", " Commands ", " Tasks ", "/x▏", ":x "];
+    let shown = ["? help", "[Keys]", " Commands ", " Tasks ", "/x▏", ":x "];
     for (stop, page) in PageTab::ALL.into_iter().enumerate() {
         let window = stop % windows.len();
         shell.await_shown(&["  0 apps, 0 ports"], LIMIT)?;
