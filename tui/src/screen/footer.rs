@@ -58,7 +58,7 @@ pub(super) fn line(
         InputMode::Prompt => return prompt(view, fleet, width),
         _ => {}
     }
-    let (text, tone) = said(view, fleet, page).map_or_else(
+    let (text, tone) = said(view, fleet, page, width).map_or_else(
         || {
             // On narrow screens keys say more than words about the position.
             let least = if width < WIDE { width } else { width / 2 };
@@ -85,8 +85,13 @@ fn columns(text: &str) -> usize {
 }
 
 /// What is to be known now; `None` for the keys.
-fn said(view: &ViewState, fleet: &FleetState, page: &PageTables) -> Option<(String, Tone)> {
-    if let Some(status) = view.tasks.status(&view.keys) {
+fn said(
+    view: &ViewState,
+    fleet: &FleetState,
+    page: &PageTables,
+    width: usize,
+) -> Option<(String, Tone)> {
+    if let Some(status) = view.tasks.status(&view.keys, width, view.theme) {
         return Some(status);
     }
     if !view.filter.is_empty() {

@@ -13,7 +13,7 @@ mod request;
 
 use std::sync::Arc;
 
-use pmdscope_render::Tone;
+use pmdscope_render::{Theme, Tone, cut};
 
 pub use self::context::TaskContext;
 use self::form::CaptureForm;
@@ -63,8 +63,13 @@ impl TaskView {
         self.notice = Some((text.into(), Tone::Warn));
     }
 
-    /// The line about tasks that run.
-    pub(crate) fn status(&self, keys: &KeyMap) -> Option<(String, Tone)> {
+    /// The line about tasks that run; of one that is longer than `width` columns, the end before the keys is left out.
+    pub(crate) fn status(
+        &self,
+        keys: &KeyMap,
+        width: usize,
+        theme: Theme,
+    ) -> Option<(String, Tone)> {
         let running = || {
             let task = self.tasks.iter().rev().find(|task| task.state.is_running())?;
             let hints: &[Hint] = &[
@@ -72,7 +77,8 @@ impl TaskView {
                 (&[Action::Task(TaskAction::Show)], "shows it"),
             ];
             let hints = keys.remark(KeyContext::Page, hints);
-            Some((format!("{}{hints}", task.line()), task.tone()))
+            let room = width.saturating_sub(hints.chars().count());
+            Some((format!("{}{hints}", cut(&task.line(), room, theme)), task.tone()))
         };
         self.notice.clone().or_else(running)
     }

@@ -441,6 +441,13 @@ fn the_footer_tells_how_a_task_goes_and_how_it_ended() {
     view.tasks.follow(Arc::new(vec![task(TaskState::Running, "12 packets captured", 0)]));
     let running = "12 packets captured, 3 % of a core  (c ends it, t shows it)";
     assert!(footer(&view).starts_with(running), "{}", footer(&view));
+    let long = "7504 packets captured, 7504 packets received by filter, 0 packets dropped by full capture rings";
+    view.tasks.follow(Arc::new(vec![task(TaskState::Running, long, 0)]));
+    let shown = footer(&view);
+    assert!(
+        shown.starts_with(&long[..70]) && shown.ends_with("…  (c ends it, t shows it)"),
+        "{shown}"
+    );
     press(&mut view, &fleet, "c");
     assert_eq!(asked(&mut view), ["stop"]);
     view.tasks.follow(Arc::new(vec![task(TaskState::Failed, "x exists", 0)]));
