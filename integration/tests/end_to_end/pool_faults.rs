@@ -145,14 +145,26 @@ fn tap(scratch: &Scratch) -> Result<()> {
         (&["delete", "dtap0"], "dtap%d", "does not exist"),
     ] {
         ip(&pair, change)?;
-        let found = finding(scratch, &app, "netdev_down")?;
-        let text = evidence(&found)?;
-        ensure!(found["subject"] == "net_tap7", "{found:#}");
-        ensure!(
-            text.starts_with(&format!("the interface {interface} below the port {what}")),
-            "{text}"
-        );
+        finds_netdev_down(scratch, &app, "net_tap7", interface, what)?;
     }
+    Ok(())
+}
+
+/// `check` says what is wrong with the interface below a port.
+fn finds_netdev_down(
+    scratch: &Scratch,
+    app: &str,
+    device: &str,
+    interface: &str,
+    what: &str,
+) -> Result<()> {
+    let found = finding(scratch, app, "netdev_down")?;
+    let text = evidence(&found)?;
+    ensure!(found["subject"] == device, "{found:#}");
+    ensure!(
+        text.starts_with(&format!("the interface {interface} below the port {what}")),
+        "{text}"
+    );
     Ok(())
 }
 
@@ -161,16 +173,7 @@ fn netdev(scratch: &Scratch) -> Result<()> {
     let vdev = format!("net_af_packet0,iface={INTERFACE}");
     let (app, _testpmd) = start_below(scratch, &pair, &vdev)?;
     let ip = |args: &[&str]| ip(&pair, args);
-    let told = |what: &str| -> Result<()> {
-        let found = finding(scratch, &app, "netdev_down")?;
-        let text = evidence(&found)?;
-        ensure!(found["subject"] == "net_af_packet0", "{found:#}");
-        ensure!(
-            text.starts_with(&format!("the interface {INTERFACE} below the port {what}")),
-            "{text}"
-        );
-        Ok(())
-    };
+    let told = |what| finds_netdev_down(scratch, &app, "net_af_packet0", INTERFACE, what);
     ip(&["set", INTERFACE, "down"])?;
     told("is down")?;
     ip(&["set", INTERFACE, "name", "other0"])?;
