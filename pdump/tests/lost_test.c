@@ -86,6 +86,16 @@ lose(const char *port, uint16_t id, const char *removal)
 	expect_loss(&c);
 }
 
+/* The next capture of the port that is back cleans up. */
+static void
+capture_once_back(void)
+{
+	say("a20\n");
+	capture_port(EXTRA, 1);
+	CHECK_U64(nb_parked(), 0);
+	say("r20\n");
+}
+
 /* Other ports can be captured at once, and again; so can the port once it is back. */
 static void
 test_one(void)
@@ -100,10 +110,7 @@ test_one(void)
 			capture_port("0,1,1,net_null0", 0);
 			CHECK_U64(nb_parked(), 1);
 		}
-		say("a20\n");
-		capture_port(EXTRA, 1);
-		CHECK_U64(nb_parked(), 0);
-		say("r20\n");
+		capture_once_back();
 	}
 }
 
@@ -191,10 +198,7 @@ test_killed(void)
 	say("r20\n");
 	capture_port("0,1,1,net_null0", 0);
 	CHECK_U64(nb_parked(), 1);
-	say("a20\n");
-	capture_port(EXTRA, 1);
-	CHECK_U64(nb_parked(), 0);
-	say("r20\n");
+	capture_once_back();
 }
 
 /* What is left of many captures is bounded, and goes once the ports are back. */
